@@ -1,0 +1,1 @@
+"""The gateway: admits turns, lets clients follow replies, and never generates anything itself."""
