@@ -1,0 +1,163 @@
+"""The reference is complete and its links lead somewhere: a new command, setting, route or event
+without a word in docs/reference fails here.
+
+It reads the real objects (command line, settings, OpenAPI, transitions), never a list of its own.
+"""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+import pytest
+from pydantic import BaseModel
+
+from tertulia.core.turn import TRANSITIONS
+from tertulia.core.types import EventKind
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
+
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)(?:\s+\"[^\"]*\")?\)")
+PICTURE = re.compile(r"!\[[^\]]*\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*$", re.MULTILINE)
+FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+
+# Followers compute `queue` themselves; a `reset` belongs to a connection. Neither is in the log.
+EVENTS_OF_A_CONNECTION = ("queue", "reset")
+
+
+@cache
+def reference() -> str:
+    pages = sorted((DOCS / "reference").glob("*.md"))
+    assert pages, "docs/reference holds no page"
+    return "\n".join(page.read_text() for page in pages)
+
+
+def test_every_command_is_in_the_reference() -> None:
+    from typer.main import get_command
+
+    from tertulia.cli import app
+
+    missing = [name for name in commands(get_command(app), "tertulia") if name not in reference()]
+    assert missing == [], "add them to docs/reference"
+
+
+def commands(command: Any, path: str) -> Iterator[str]:
+    """The full name of every command below `command`: a leaf is what a person can type."""
+    inner = getattr(command, "commands", {})
+    if not inner:
+        yield path
+    for name, child in inner.items():
+        if not child.hidden:
+            yield from commands(child, f"{path} {name}")
+
+
+def test_every_setting_is_in_the_reference() -> None:
+    from tertulia.config import Settings
+
+    missing = [name for name in settings(Settings, "") if f"`{name}`" not in reference()]
+    assert missing == [], "add `table.name` of each to docs/reference"
+
+
+def settings(model: type[BaseModel], prefix: str) -> Iterator[str]:
+    """The dotted name of every setting; in a table with free keys the key is a `*`."""
+    for name, field in model.model_fields.items():
+        inner = list(models_in(field.annotation))
+        for table in inner:
+            star = ".*" if get_origin(field.annotation) is dict else ""
+            yield from settings(table, f"{prefix}{name}{star}.")
+        if not inner:
+            yield prefix + name
+
+
+def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from models_in(part)
+
+
+def test_every_route_is_in_the_reference() -> None:
+    lines = [normalised(line) for line in reference().splitlines()]
+    missing = [
+        f"{method} {path}"
+        for method, path in routes()
+        if not any(names_route(line, method, path) for line in lines)
+    ]
+    assert missing == [], "name the method and the path in one line of docs/reference"
+
+
+def routes() -> Iterator[tuple[str, str]]:
+    from tertulia.gateway.app import openapi_document
+
+    for path, operations in openapi_document()["paths"].items():
+        for method in operations:
+            yield method.upper(), normalised(path)
+
+
+def normalised(text: str) -> str:
+    """What a path parameter is called does not matter."""
+    return re.sub(r"\{\w+\}", "{}", text)
+
+
+def names_route(line: str, method: str, path: str) -> bool:
+    whole = re.search(rf"(?<![\w/}}]){re.escape(path)}(?![\w/{{-])", line)
+    return whole is not None and re.search(rf"\b{method}\b", line) is not None
+
+
+def test_every_event_is_in_the_reference() -> None:
+    kinds = (*get_args(EventKind), *EVENTS_OF_A_CONNECTION)
+    assert "delta" in kinds
+    missing = [kind for kind in kinds if f"`{kind}`" not in reference()]
+    assert missing == [], "describe the event and its data in docs/reference"
+
+
+def test_the_diagram_of_the_turn_is_the_table() -> None:
+    drawn = ["stateDiagram-v2", "    [*] --> queued: admit"]
+    finals = []
+    for status, steps in TRANSITIONS.items():
+        drawn += [f"    {status} --> {after}: {event}" for event, after in steps.items()]
+        finals += [] if steps else [f"    {status} --> [*]"]
+    text = "\n".join(drawn + finals)
+    assert f"```mermaid\n{text}\n```" in (DOCS / "explanation" / "turn-protocol.md").read_text()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    text = FENCED.sub("", page.read_text())
+    targets = LINK.findall(text) + PICTURE.findall(text)
+    broken = [target for target in targets if not resolves(page, target)]
+    assert broken == []
+
+
+def resolves(page: Path, target: str) -> bool:
+    """Whether a relative link names a file of the tree, and its anchor a heading of that file."""
+    if re.match(r"[a-z]+:", target):
+        return True  # the world outside is not ours to check
+    name, _, anchor = target.partition("#")
+    file = (page.parent / name).resolve() if name else page
+    if not file.exists() or ROOT not in file.parents:
+        return False
+    return not anchor or anchor in {slug(heading) for heading in HEADING.findall(file.read_text())}
+
+
+def slug(heading: str) -> str:
+    """The anchor that Markdown viewers make of a heading."""
+    plain = re.sub(r"[`*_]|\[|\]\([^)]*\)", "", heading).lower()
+    return re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("| `GET /v1/conversations/{}` | one |", True),
+        ("| `POST/GET/DELETE /v1/conversations/{}` | all |", True),
+        ("| `GET /v1/conversations/{}/messages` | more |", False),
+        ("| `DELETE /v1/conversations/{}` | other method |", False),
+    ],
+)
+def test_a_route_is_told_from_its_neighbours(line: str, *, expected: bool) -> None:
+    assert names_route(line, "GET", "/v1/conversations/{}") is expected
