@@ -23,7 +23,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)(?:\s+\"[^\"]*\")?\)")
 PICTURE = re.compile(r"!\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*$", re.MULTILINE)
-FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"^```.*?^```|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 
 # Followers compute `queue` themselves; a `reset` belongs to a connection. Neither is in the log.
 EVENTS_OF_A_CONNECTION = ("queue", "reset")
@@ -127,7 +127,7 @@ def test_the_diagram_of_the_turn_is_the_table() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
-    text = FENCED.sub("", page.read_text())
+    text = CODE.sub("", page.read_text())
     targets = LINK.findall(text) + PICTURE.findall(text)
     broken = [target for target in targets if not resolves(page, target)]
     assert broken == []
