@@ -83,7 +83,8 @@ class Turns(Protocol):
       parent, or for `regenerate` the user's message is not this owner's), Busy, TooManyRunning,
       BudgetExhausted, Admitted. Everything but Admitted changes nothing.
     * A stored turn that FAILED is admitted again under its key with the same body: it goes back
-      to queued with the same ids, an emptied log (`attempt` + 1) and a new reservation.
+      to queued with the same ids, an emptied log (`attempt` + 1), the next epoch (its old owner
+      can't write) and a new reservation. The checks before are made for it as for a new one.
     * Busy: an open turn of the same conversation is the parent's own reply, or answers the same
       user message, or hangs its user message under the same parent (S-22).
     * Admitting stores the user's message and a queued reply message, moves the conversation's head
@@ -95,9 +96,11 @@ class Turns(Protocol):
       limit. Open turns of an owner never exceed `replies_running`.
     * `finish` applies once: only if the turn is open and `epoch` is its epoch; it writes turn,
       reply message (text, ids, tokens = len(ids), status, model...), `attempt` and settlement
-      together, and frees the reservation. False means superseded: nothing was written.
-    * `seize` is a stop's claim: whatever the lease, epoch + 1 and the stop reason stored; None if
-      the turn is final or not there.
+      together, and frees the reservation. False means superseded: nothing was written. `charged`
+      is at most the reservation (`core.quota.charge`), else the limit above could be passed.
+    * `seize` is a stop's claim: whatever the lease, epoch + 1, a lease of 2 s and the stop reason
+      stored (`Turn.stop_reason`: whoever claims after that ends the turn as that); None if the
+      turn is final or not there.
     * `note` writes under an epoch and returns False when superseded. A noted model is what the
       reply message and (with `pin`) the conversation show.
     * Deleting is elsewhere (`Conversations.delete`); a deleted turn is found no more and every
@@ -167,6 +170,7 @@ class Log(Protocol):
     * `fence` is one atomic step: None if `epoch` is below the stored fence; else the fence becomes
       `epoch` and attempt and entries are returned. A missing log is created empty, under `attempt`
       if `epoch` is 1 and under `attempt + 1` otherwise (what was there is lost with its owner).
+      A log of an earlier attempt than `attempt` counts as missing (the turn was run again).
     * `append` is one atomic step: DONE iff fence == epoch and attempt equal and the entries go on
       from the last id; STALE if not; MISSING if there is no such log. All entries or none.
     * `reseed` creates a missing log with fence `epoch`, `attempt` and all entries: DONE; an
@@ -175,9 +179,11 @@ class Log(Protocol):
       id gives none); None if missing. Only what was appended durably is ever read.
     * `wait` returns as soon as the log of the reply differs from (`attempt`, `after`) - newer
       entries, another attempt, dropped - or after `timeout_s`. A change between `read` and `wait`
-      is not missed (S-04).
+      is not missed (S-04). A missing log is the same as (any attempt, 0).
     * `drop` deletes logs of finished turns older than `older_than_s` (by when the turn finished),
       or exactly those named by `reply_ids`.
+    * The log of a deleted turn refuses every writer (`fence` None, the others STALE), for an hour
+      at least: nothing brings it back.
     """
 
     async def fence(self, reply_id: str, epoch: int, attempt: int) -> Fenced | None: ...
@@ -208,9 +214,12 @@ class Conversations(Protocol):
     * `create` with a key seen before returns the conversation made then (S-19).
     * `list` is newest `updated_at` first, pinned ones first of all, keyset paged, text columns
       not read; `query` matches titles and message texts, literally (no wildcards), any case.
+      A cursor that was not made here is a ValueError.
     * `change` touches only the named fields and never `updated_at`; None if missing.
     * `delete` removes conversation, messages, turns and logs in one transaction and returns the
-      reply ids that were open; an unknown one returns None. Settlements stay (numbers only).
+      reply ids that were open; an unknown one returns None. Settlements stay (numbers only); an
+      open turn that was ever claimed is settled at its whole reservation, so that deleting is no
+      way to answers for nothing.
     * Prompt versions are stored once and never change.
     """
 
@@ -234,10 +243,12 @@ class Messages(Protocol):
 
     Promises
     * `page` gives the newest `limit` messages before `before` (a message id), oldest first within
-      the page; None if the conversation is not this owner's. `next_cursor` is the next `before`.
+      the page, without `ids`; None if the conversation, or `before` in it, is not this owner's.
+      `next_cursor` is the next `before`.
     * `branch` gives the path from the root to `leaf` (inclusive), oldest first, without texts.
-    * `texts` gives PromptMessages for the ids in the given order (a reply's ids included).
-    * `rate` stores a rating and touches nothing else (S-23).
+    * `texts` gives PromptMessages for the ids in the given order (a reply's ids included); what is
+      not there is left out.
+    * `rate` stores a rating of a reply and touches nothing else (S-23).
     """
 
     async def page(
@@ -333,6 +344,10 @@ class Vocabulary(Protocol):
     def name(self) -> str: ...
     @property
     def window(self) -> int: ...
+    @property
+    def cost(self) -> tuple[int, int]:
+        """At most this many tokens does the template add: (to a prompt, to each message)."""
+
     @property
     def control_ids(self) -> frozenset[int]: ...
     def encode(self, text: str) -> TokenIds: ...

@@ -232,6 +232,8 @@ class Turn:
     refusal: Refusal | None = None
     failure: Failure | None = None
     last_event_id: int = 0
+    # Set by a stop (`seize`) while the turn is open: whoever claims it next ends it as that.
+    stop_reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,60 @@
+"""Users in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from tertulia.backends.memory.store import MemoryStore
+from tertulia.core.types import User
+
+CHANGEABLE: Final = frozenset({"role", "plan", "password_hash", "disabled"})
+
+
+class MemoryAccounts:
+    """The `Accounts` port."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+
+    async def add(self, user: User) -> User | None:
+        """The new user, or None if the name is taken in any case."""
+        name = user.name.casefold()
+        if name in self._store.names:
+            return None
+        self._store.users[user.id] = user
+        self._store.names[name] = user.id
+        return user
+
+    async def find(self, user_id: str) -> User | None:
+        """The user, disabled or not."""
+        return self._store.users.get(user_id)
+
+    async def by_name(self, name: str) -> User | None:
+        """The user of that name in any case."""
+        user_id = self._store.names.get(name.casefold())
+        return self._store.users[user_id] if user_id is not None else None
+
+    async def change(self, user_id: str, changes: Mapping[str, Any]) -> User | None:
+        """Touches only the named fields; None if there is no such user."""
+        unknown = changes.keys() - CHANGEABLE
+        if unknown:
+            raise ValueError(f"a user's {', '.join(sorted(unknown))} can't be changed")
+        if user_id not in self._store.users:
+            return None
+        self._store.users[user_id] = replace(self._store.users[user_id], **changes)
+        return self._store.users[user_id]
+
+    async def count(self) -> int:
+        """How many users there are."""
+        return len(self._store.users)
+
+    async def spent(self, user_id: str) -> tuple[int, int, tuple[str, ...], float]:
+        """What `admit` would look at: settled today, reserved, open replies, end of the day."""
+        spent = self._store.spent(user_id, self._store.clock.now())
+        running = sorted(
+            (turn.created_at, turn.reply_id) for turn in self._store.open_turns(owner=user_id)
+        )
+        replies = tuple(reply_id for _, reply_id in running)
+        return spent.used_today, spent.reserved, replies, spent.day_ends_at

@@ -1,0 +1,160 @@
+"""Logs of replies in memory, apart from the turns: a fleet keeps them in another system.
+
+A log can be lost on purpose (`lose`), as that other system may lose it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from tertulia.backends.bell import Sleepers
+from tertulia.backends.memory.store import MemoryStore
+from tertulia.core.types import Append, Entry, Fenced, LogView
+
+# Above every epoch: a deleted reply's log refuses its late writers, and so never comes back.
+BURIED: Final = 1 << 62
+# Writers stop within a lease; an hour is far beyond any of them.
+BURIED_S: Final = 3600.0
+
+
+@dataclass(slots=True)
+class _Reply:
+    fence: int
+    attempt: int
+    entries: list[Entry] = field(default_factory=list)
+    buried_at: float | None = None
+
+
+class MemoryLog:
+    """The `Log` port. It looks at the store only to learn when a turn finished."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+        self._replies: dict[str, _Reply] = {}
+        self._sleepers = Sleepers()
+
+    async def fence(self, reply_id: str, epoch: int, attempt: int) -> Fenced | None:
+        """Takes the log for `epoch`, or None if a later one has it."""
+        reply = self._replies.get(reply_id)
+        if reply is None:
+            reply = _Reply(epoch, attempt if epoch == 1 else attempt + 1)
+            self._replies[reply_id] = reply
+            self._sleepers.wake(reply_id)
+        elif epoch < reply.fence:
+            return None
+        elif attempt > reply.attempt:
+            self.restart(reply_id, fence=epoch, attempt=attempt + 1)
+        reply.fence = epoch
+        return Fenced(reply.attempt, tuple(reply.entries))
+
+    async def append(
+        self, reply_id: str, epoch: int, attempt: int, entries: Sequence[Entry]
+    ) -> Append:
+        """All entries or none, only for the holder of the fence and without a gap."""
+        reply = self._replies.get(reply_id)
+        if reply is None:
+            return Append.MISSING
+        if reply.fence != epoch or reply.attempt != attempt:
+            return Append.STALE
+        if not _goes_on(entries, len(reply.entries)):
+            return Append.STALE
+        reply.entries.extend(entries)
+        self._sleepers.wake(reply_id)
+        return Append.DONE
+
+    async def reseed(
+        self, reply_id: str, epoch: int, attempt: int, entries: Sequence[Entry]
+    ) -> Append:
+        """Writes a lost log again; an existing one is never touched."""
+        if reply_id in self._replies or not _goes_on(entries, 0):
+            return Append.STALE
+        self._replies[reply_id] = _Reply(epoch, attempt, list(entries))
+        self._sleepers.wake(reply_id)
+        return Append.DONE
+
+    async def read(self, reply_id: str, after: int) -> LogView | None:
+        """What is there now."""
+        reply = self._replies.get(reply_id)
+        if reply is None or reply.buried_at is not None:
+            return None
+        return LogView(reply.attempt, len(reply.entries), tuple(reply.entries[max(0, after) :]))
+
+    async def wait(self, reply_id: str, attempt: int, after: int, *, timeout_s: float) -> None:
+        """Returns when there is something else than (`attempt`, `after`)."""
+        reply = self._replies.get(reply_id)
+        if reply is None or reply.buried_at is not None:
+            differs = after > 0
+        else:
+            differs = reply.attempt != attempt or len(reply.entries) != after
+        if not differs:
+            await self._sleepers.sleep(reply_id, timeout_s=timeout_s)
+
+    async def drop(
+        self, *, older_than_s: float | None = None, reply_ids: Sequence[str] = ()
+    ) -> int:
+        """Deletes logs of turns that finished long ago, or those named."""
+        dropped = list(
+            dict.fromkeys(reply_id for reply_id in reply_ids if self._is_there(reply_id))
+        )
+        if older_than_s is not None:
+            now = self._store.clock.now()
+            dropped += [
+                reply_id
+                for reply_id in self._replies
+                if reply_id not in dropped and self._is_old(reply_id, now - older_than_s)
+            ]
+            for reply_id, reply in list(self._replies.items()):
+                if reply.buried_at is not None and reply.buried_at <= now - BURIED_S:
+                    del self._replies[reply_id]
+        for reply_id in dropped:
+            del self._replies[reply_id]
+            self._sleepers.wake(reply_id)
+        return len(dropped)
+
+    def lose(self, reply_id: str) -> None:
+        """For tests: the log is gone as if its system had been emptied."""
+        if self._is_there(reply_id):
+            del self._replies[reply_id]
+            self._sleepers.wake(reply_id)
+
+    def restart(self, reply_id: str, *, fence: int, attempt: int) -> None:
+        """Empties the log for a new attempt; a missing one stays missing until its first fence."""
+        reply = self._replies.get(reply_id)
+        if reply is None:
+            return
+        reply.fence = max(reply.fence, fence)
+        reply.attempt = attempt
+        reply.entries = []
+        self._sleepers.wake(reply_id)
+
+    def bury(self, reply_ids: Sequence[str]) -> None:
+        """Removes logs for good: nobody, not even their live owner, can write them again."""
+        now = self._store.clock.now()
+        for reply_id in reply_ids:
+            self._replies[reply_id] = _Reply(BURIED, 0, buried_at=now)
+            self._sleepers.wake(reply_id)
+
+    def attempt(self, reply_id: str) -> int:
+        """The attempt of the log, 0 if it is missing."""
+        reply = self._replies.get(reply_id)
+        return reply.attempt if reply is not None else 0
+
+    def _is_there(self, reply_id: str) -> bool:
+        reply = self._replies.get(reply_id)
+        return reply is not None and reply.buried_at is None
+
+    def _is_old(self, reply_id: str, finished_before: float) -> bool:
+        turn = self._store.turns.get(reply_id)
+        return (
+            turn is not None
+            and turn.status.is_final
+            and turn.finished_at is not None
+            and turn.finished_at <= finished_before
+            and self._is_there(reply_id)
+        )
+
+
+def _goes_on(entries: Sequence[Entry], last: int) -> bool:
+    return all(entry.seq == last + n for n, entry in enumerate(entries, 1))

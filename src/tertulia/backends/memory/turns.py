@@ -1,0 +1,226 @@
+"""Turns in memory: admission and everything that is written under an epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+from tertulia.backends.memory.log import MemoryLog
+from tertulia.backends.memory.store import MemoryStore
+from tertulia.backends.transitions import (
+    begun,
+    finished,
+    is_busy,
+    noted,
+    reply_after,
+    reply_message,
+    rerun,
+    seized,
+    user_message,
+)
+from tertulia.core.quota import Reservation, reserve
+from tertulia.core.types import (
+    Admission,
+    Admitted,
+    Busy,
+    KeyReused,
+    Limits,
+    Missing,
+    NewTurn,
+    Outcome,
+    Reason,
+    Repeated,
+    Status,
+    Turn,
+)
+
+
+class MemoryTurns:
+    """The `Turns` port. It empties the log of a turn that is run again."""
+
+    def __init__(self, store: MemoryStore, log: MemoryLog) -> None:
+        self._store = store
+        self._log = log
+
+    async def admit(self, turn: NewTurn, limits: Limits) -> Admission:
+        """One step: see the port for the order of the answers."""
+        store, now = self._store, self._store.clock.now()
+        known = self._known(turn)
+        if known is not None:
+            if known.body_sha != turn.body_sha:
+                return KeyReused()
+            if known.status is not Status.FAILED:
+                return Repeated(known)
+        place = self._place(turn, known)
+        if isinstance(place, Missing | Busy):
+            return place
+        reservation: Reservation | None = None
+        if turn.refusal is None:
+            answer = reserve(
+                store.spent(turn.owner, now),
+                limits,
+                prompt_tokens=turn.prompt_tokens,
+                answer_tokens=turn.answer_tokens,
+            )
+            if not isinstance(answer, Reservation):
+                return answer
+            reservation = answer
+        if known is None:
+            return Admitted(self._begin(turn, reservation, now))
+        return Admitted(self._again(known, turn, reservation, now))
+
+    async def find(self, owner: str, reply_id: str) -> Turn | None:
+        """The owner's turn, whatever its status."""
+        turn = self._store.turns.get(reply_id)
+        return turn if turn is not None and turn.owner == owner else None
+
+    async def find_by_key(self, owner: str, key: str) -> Turn | None:
+        """The turn that this owner began under `key`."""
+        reply_id = self._store.turn_keys.get((owner, key))
+        return self._store.turns[reply_id] if reply_id is not None else None
+
+    async def note(
+        self,
+        reply_id: str,
+        epoch: int,
+        *,
+        attempt: int,
+        model: str,
+        reason: Reason,
+        replica: str | None,
+        request_id: str | None,
+        prompt_tokens: int,
+        pin: Literal["pin", "keep"],
+        notices: Sequence[str] = (),
+    ) -> bool:
+        """Who answers, under an epoch; False when superseded."""
+        turn = self._held(reply_id, epoch)
+        if turn is None:
+            return False
+        turn = noted(
+            turn,
+            attempt=attempt,
+            model=model,
+            reason=reason,
+            replica=replica,
+            request_id=request_id,
+            prompt_tokens=prompt_tokens,
+            notices=notices,
+        )
+        self._store.put_turn(turn)
+        self._show(turn, None)
+        if pin == "pin" and turn.conversation_id is not None:
+            key = (turn.owner, turn.conversation_id)
+            self._store.conversations[key] = replace(self._store.conversations[key], model=model)
+        return True
+
+    async def finish(self, reply_id: str, epoch: int, outcome: Outcome) -> bool:
+        """Turn, reply and settlement together, once; False when superseded."""
+        turn = self._held(reply_id, epoch)
+        if turn is None:
+            return False
+        now = self._store.clock.now()
+        turn = finished(turn, outcome, now)
+        self._store.put_turn(turn)
+        self._show(turn, outcome)
+        self._store.settle(turn, outcome.charged, now)
+        return True
+
+    async def seize(self, owner: str, reply_id: str, reason: str) -> Turn | None:
+        """A stop's claim, whatever the lease; None if the turn is final or not there."""
+        turn = self._store.turns.get(reply_id)
+        if turn is None or turn.owner != owner or turn.status.is_final:
+            return None
+        turn = seized(turn, reason, self._store.clock.now())
+        self._store.put_turn(turn)
+        return turn
+
+    def _known(self, new: NewTurn) -> Turn | None:
+        reply_id = self._store.turn_keys.get((new.owner, new.key))
+        return self._store.turns[reply_id] if reply_id is not None else None
+
+    def _place(self, new: NewTurn, known: Turn | None) -> Missing | Busy | None:
+        """What is missing or in the way in the tree of messages; None if nothing is."""
+        store = self._store
+        if new.kind == "stateless":
+            return None
+        if new.conversation_id is None or new.user_message_id is None:
+            return Missing()
+        if (new.owner, new.conversation_id) not in store.conversations:
+            return Missing()
+        parent_id = new.parent_id
+        if new.kind == "regenerate" or known is not None:
+            asked_id = known.user_message_id if known is not None else new.user_message_id
+            asked = store.messages.get((new.owner, asked_id or ""))
+            if (
+                asked is None
+                or asked.role != "user"
+                or asked.conversation_id != new.conversation_id
+            ):
+                return Missing()
+            parent_id = asked.parent_id
+            new = replace(new, user_message_id=asked.id)
+        elif parent_id is not None:
+            parent = store.messages.get((new.owner, parent_id))
+            if parent is None or parent.conversation_id != new.conversation_id:
+                return Missing()
+        for turn in store.open_turns(owner=new.owner, conversation_id=new.conversation_id):
+            if is_busy(turn, store.parent_of(turn), new, parent_id):
+                return Busy(turn.reply_id)
+        return None
+
+    def _begin(self, new: NewTurn, reservation: Reservation | None, now: float) -> Turn:
+        store = self._store
+        turn = begun(new, reservation, now)
+        if turn.reply_id in store.turns:
+            raise ValueError(f"a turn with the id {turn.reply_id} is there already")
+        if turn.conversation_id is not None and turn.kind != "stateless":
+            ids = store.message_ids[turn.owner, turn.conversation_id]
+            seq = 1 + (store.messages[turn.owner, ids[-1]].seq if ids else 0)
+            if new.kind == "message":
+                if (new.owner, new.user_message_id or "") in store.messages:
+                    raise ValueError(f"a message {new.user_message_id} is there already")
+                store.put_message(user_message(new, seq, now))
+                seq += 1
+            store.put_message(reply_message(turn, seq))
+            self._move_head(turn, new.title, now)
+        store.put_turn(turn)
+        store.turn_keys[turn.owner, turn.key] = turn.reply_id
+        return turn
+
+    def _again(
+        self, failed: Turn, new: NewTurn, reservation: Reservation | None, now: float
+    ) -> Turn:
+        log_attempt = self._log.attempt(failed.reply_id)
+        attempt = max(failed.attempt, log_attempt) + 1
+        turn = rerun(failed, new, reservation, now, attempt=attempt)
+        self._store.put_turn(turn)
+        self._log.restart(turn.reply_id, fence=turn.epoch, attempt=attempt)
+        if turn.conversation_id is not None and turn.kind != "stateless":
+            self._show(turn, None)
+            self._move_head(turn, new.title, now)
+        return turn
+
+    def _move_head(self, turn: Turn, title: str, now: float) -> None:
+        key = (turn.owner, turn.conversation_id or "")
+        conversation = self._store.conversations[key]
+        self._store.conversations[key] = replace(
+            conversation,
+            head_message_id=turn.reply_id,
+            updated_at=now,
+            title=conversation.title or title,
+        )
+
+    def _held(self, reply_id: str, epoch: int) -> Turn | None:
+        """The open turn if `epoch` is still its epoch."""
+        turn = self._store.turns.get(reply_id)
+        if turn is None or turn.status.is_final or turn.epoch != epoch:
+            return None
+        return turn
+
+    def _show(self, turn: Turn, outcome: Outcome | None) -> None:
+        """Keeps the reply message in step with its turn."""
+        message = self._store.messages.get((turn.owner, turn.reply_id))
+        if message is not None:
+            self._store.put_message(reply_after(message, turn, outcome))
