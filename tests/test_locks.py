@@ -1,4 +1,4 @@
-"""The lock files say exactly what is installed: versions with hashes, no addresses, in agreement."""
+"""The lock files name exact versions with hashes and no addresses, and agree with each other."""
 
 import re
 import tomllib
