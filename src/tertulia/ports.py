@@ -6,7 +6,7 @@ Times are seconds of the store's own clock; a back end never compares another ma
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -318,7 +318,7 @@ class Replicas(Protocol):
 
     def models(self) -> Sequence[ModelState]: ...
     def pick(self, model: str) -> str | None: ...
-    def generate(self, replica: str, request: GenerateRequest) -> AsyncIterator[Said]: ...
+    def generate(self, replica: str, request: GenerateRequest) -> AsyncGenerator[Said, None]: ...
     async def abort(self, replica: str, request_id: str) -> None: ...
     async def changed(self, *, timeout_s: float) -> None:
         """Returns when a replica came, went or freed room, or after `timeout_s`."""

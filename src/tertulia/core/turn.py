@@ -98,7 +98,9 @@ def meta_entry(seq: int, turn: Turn) -> Entry:
 
 def delta_entry(seq: int, text: str, ids: bytes) -> Entry:
     """Released text and the tokens it covers."""
-    return Entry(seq, "delta", b'{"text":' + json.dumps(text, ensure_ascii=False).encode() + b"}", ids)
+    return Entry(
+        seq, "delta", b'{"text":' + json.dumps(text, ensure_ascii=False).encode() + b"}", ids
+    )
 
 
 def pause_entry(seq: int) -> Entry:
@@ -132,9 +134,7 @@ def terminal_entry(seq: int, turn: Turn) -> Entry:
         return Entry(seq, "fail", to_json(data))
     usage = {"input": turn.usage.input, "cached": turn.usage.cached, "output": turn.usage.output}
     finish = turn.finish or Finish.STOP
-    return Entry(
-        seq, "done", to_json({"finish": finish, "usage": usage, "charged": turn.charged})
-    )
+    return Entry(seq, "done", to_json({"finish": finish, "usage": usage, "charged": turn.charged}))
 
 
 def stored_entries(turn: Turn) -> tuple[Entry, ...]:

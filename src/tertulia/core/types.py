@@ -482,5 +482,3 @@ class Page(Generic[T]):
 
     items: tuple[T, ...]
     next_cursor: str | None
-
-

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tertulia.core.plans import Plan
+from tertulia.gateway.streams import OpenStreams
 from tertulia.ports import (
     Accounts,
     Bell,
@@ -66,5 +67,6 @@ class Desk:
     vocabulary: Callable[[str], Vocabulary]
     clock: Clock
     new_id: NewId
+    streams: OpenStreams
     plans: Mapping[str, Plan]
     rules: GatewayRules

@@ -1,0 +1,118 @@
+"""The sentence gate: holds generated text back until a whole sentence can be checked.
+
+It never releases part of a token, so that what was released is exactly what can be continued:
+the rest is simply generated again. Stop strings are found here, whatever the engine can do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from tertulia.core.types import TokenIds, Unit
+
+# Text without one of these can't end a sentence, and the splitter need not run.
+_ENDINGS = frozenset(".!?…。！？؟।\n")
+
+Split = Callable[[str], Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Text to check and, once it passed, to release: `sentence` may reach past `text` by a part
+    of a token, which then comes with the next piece."""
+
+    sentence: str
+    text: str
+    ids: TokenIds
+
+
+@dataclass(slots=True)
+class SentenceGate:
+    """Collects units and gives out pieces that end with a sentence.
+
+    `split` cuts a text into sentences, losing nothing. A sentence without an end is forced out
+    after `cap_tokens`. After a stop string was met `stopped` is true and nothing more comes out.
+    """
+
+    split: Split
+    cap_tokens: int = 48
+    stop: tuple[str, ...] = ()
+    stopped: bool = False
+    _units: list[Unit] = field(default_factory=list)
+    _chars: int = 0
+    _tokens: int = 0
+    _may_end: bool = False
+
+    def feed(self, units: Sequence[Unit]) -> Piece | None:
+        """Takes what was generated; gives what can now be checked and released, if anything."""
+        if self.stopped:
+            return None
+        for unit in units:
+            self._hold(unit)
+        if self.stop and self._cut_at_stop():
+            return self._release(self._chars)
+        if not self._may_end and self._tokens < self.cap_tokens:
+            return None
+        return self._release(self._border())
+
+    def close(self) -> Piece | None:
+        """The generation ended: everything that is left."""
+        if self.stopped:
+            return None
+        return self._release(self._chars)
+
+    def _hold(self, unit: Unit) -> None:
+        self._units.append(unit)
+        self._chars += len(unit.text)
+        self._tokens += len(unit.ids)
+        self._may_end = self._may_end or not _ENDINGS.isdisjoint(unit.text)
+
+    def _border(self) -> int:
+        """How many held characters end with a whole sentence."""
+        text = "".join(unit.text for unit in self._units)
+        # What might be the beginning of a stop string waits until it is one or is not.
+        limit = len(text) - max((len(s) for s in self.stop), default=1) + 1
+        if self._tokens >= self.cap_tokens:
+            return limit
+        # The last sentence may go on, unless a line end closed it.
+        border = text.rfind("\n") + 1
+        rest = self.split(text[border:])
+        border += sum(len(sentence) for sentence in rest[:-1])
+        return min(border, limit)
+
+    def _release(self, border: int) -> Piece | None:
+        """The whole units within the first `border` characters."""
+        count, chars = 0, 0
+        for unit in self._units:
+            if chars + len(unit.text) > border:
+                break
+            chars += len(unit.text)
+            count += 1
+        if not count:
+            return None
+        out, self._units = self._units[:count], self._units[count:]
+        straddling = self._units[0].text[: border - chars] if self._units else ""
+        ids = tuple(i for unit in out for i in unit.ids)
+        text = "".join(unit.text for unit in out)
+        self._chars -= chars
+        self._tokens -= len(ids)
+        self._may_end = any(not _ENDINGS.isdisjoint(unit.text) for unit in self._units)
+        return Piece(text + straddling, text, ids)
+
+    def _cut_at_stop(self) -> bool:
+        """Drops the first stop string and all after it."""
+        text = "".join(unit.text for unit in self._units)
+        found = [at for at in (text.find(s) for s in self.stop) if at >= 0]
+        if not found:
+            return False
+        cut, chars = min(found), 0
+        kept: list[Unit] = []
+        for unit in self._units:
+            if chars >= cut:
+                break
+            kept.append(Unit(unit.text[: cut - chars], unit.ids))
+            chars += len(unit.text)
+        self._units, self._chars = kept, cut
+        self.stopped = True
+        return True

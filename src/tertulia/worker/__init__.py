@@ -1,0 +1,1 @@
+"""The worker: claims turns and answers them; it serves no client and keeps no state of its own."""

@@ -1,0 +1,254 @@
+"""Answers one claimed turn, from wherever its log ends: steps 3 to 6 of the turn protocol.
+
+A reply that was begun elsewhere goes on from the tokens in its log; nothing is ever said twice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tertulia.core.placement import Choice, choose_model
+from tertulia.core.turn import meta_entry, pause_entry, refusal_entry, terminal_entry
+from tertulia.core.types import (
+    Failure,
+    Finish,
+    GenerateRequest,
+    ModelState,
+    Outcome,
+    Reason,
+    Refusal,
+    Status,
+    TokenIds,
+    Turn,
+    Usage,
+)
+from tertulia.ports import ReplicaLost, ReplicaRefused, Vocabulary
+from tertulia.worker.context import Prompt, build_prompt
+from tertulia.worker.desk import WorkerDesk
+from tertulia.worker.pen import Pen, Superseded
+from tertulia.worker.speak import Spoken, speak
+
+_NO_REPLICA = Failure(
+    "replica_unavailable", "No model can answer at the moment. Please try again.", True, 5
+)
+_BROKEN = Failure(
+    "replica_lost", "The answer broke off and could not be continued. Please try again.", True
+)
+
+
+async def answer_turn(desk: WorkerDesk, turn: Turn) -> None:
+    """Brings a claimed turn to its end, or returns when another claim took it.
+
+    StoreUnavailable goes to the caller: the lease then runs out and another claim goes on.
+    """
+    fenced = await desk.log.fence(turn.reply_id, turn.epoch, turn.attempt)
+    if fenced is None:
+        return
+    pen = Pen(desk.log, desk.queue, turn, fenced, lease_s=desk.rules.lease_s)
+    try:
+        await _answer(desk, pen)
+    except Superseded:
+        return
+
+
+async def _answer(desk: WorkerDesk, pen: Pen) -> None:
+    begun = pen.turn
+    if begun.replica is not None and begun.request_id is not None:
+        # The last holder's sequence may still run: end it before its successor begins (F-22).
+        await desk.replicas.abort(begun.replica, begun.request_id)
+    if pen.entries and pen.entries[-1].kind == "refusal":
+        # The last holder wrote the refusal and died before the finish: nothing may follow a flag.
+        pen.turn = replace(begun, refusal=Refusal(**json.loads(pen.entries[-1].data)))
+        await _finish(desk, pen, Status.REFUSED, finish=Finish.REFUSED)
+        return
+    choice = await _choose(desk, pen.turn)
+    if choice is None:
+        await _finish(desk, pen, Status.FAILED, failure=_NO_REPLICA)
+        return
+    vocabulary = desk.vocabulary(choice.model.served)
+    prompt = await build_prompt(desk, pen.turn, vocabulary)
+    pen.turn = replace(
+        pen.turn,
+        model=choice.model.served,
+        reason=choice.reason,
+        prompt_tokens=len(prompt.ids),
+        notices=tuple(dict.fromkeys((*pen.turn.notices, *prompt.notices))),
+    )
+    if not await _note(desk, pen, choice, replica=None, request_id=pen.turn.request_id):
+        raise Superseded
+    if not pen.entries:
+        await pen.write(meta_entry(1, pen.turn))
+    spoken = await _speak_to_the_end(desk, pen, choice, vocabulary, prompt)
+    if isinstance(spoken, Failure):
+        await _finish(desk, pen, Status.FAILED, failure=spoken)
+    elif spoken.refusal is not None:
+        await _refuse(desk, pen, spoken.refusal, spoken.cached_tokens)
+    else:
+        finish = Finish.LENGTH if spoken.finish == "length" else Finish.STOP
+        await _finish(
+            desk, pen, Status.COMPLETED, finish=finish, cached_tokens=spoken.cached_tokens
+        )
+
+
+async def _choose(desk: WorkerDesk, turn: Turn) -> Choice | None:
+    """The model that answers; a begun reply stays with the model that began it."""
+    until = desk.clock.now() + desk.rules.replica_wait_s
+    while True:
+        models = desk.replicas.models()
+        if turn.model is not None:
+            begun = _ready(models, turn.model)
+            if begun is not None:
+                return Choice(begun, turn.reason or Reason.AUTO, "keep")
+        else:
+            choice = choose_model(turn.requested, pinned=await _pinned(desk, turn), models=models)
+            if choice is not None:
+                return choice
+        if desk.clock.now() >= until:
+            return None
+        await desk.replicas.changed(timeout_s=0.5)
+
+
+def _ready(models: Sequence[ModelState], served: str) -> ModelState | None:
+    found = [m for m in models if m.served == served and m.state == "ready"]
+    return found[0] if found else None
+
+
+async def _pinned(desk: WorkerDesk, turn: Turn) -> str | None:
+    if turn.conversation_id is None:
+        return None
+    conversation = await desk.conversations.get(turn.owner, turn.conversation_id)
+    return conversation.model if conversation is not None else None
+
+
+async def _speak_to_the_end(
+    desk: WorkerDesk, pen: Pen, choice: Choice, vocabulary: Vocabulary, prompt: Prompt
+) -> Spoken | Failure:
+    """Generates, and goes on elsewhere with the sent tokens when a replica is lost.
+
+    A continuation that brought text does not count against the limit: only losses without
+    progress can repeat for ever.
+    """
+    served = choice.model.served
+    losses, tries, cached = 0, 0, 0
+    until = desk.clock.now() + desk.rules.replica_wait_s
+    while True:
+        left = prompt.answer_tokens - len(pen.ids)
+        if left <= 0:
+            return Spoken("length", cached)
+        replica = desk.replicas.pick(served)
+        if replica is None:
+            if desk.clock.now() >= until:
+                return _NO_REPLICA if not pen.ids else _BROKEN
+            await desk.replicas.changed(timeout_s=0.5)
+            continue
+        tries += 1
+        request = _request(pen, served, prompt.ids, left, tries)
+        if not await _note(desk, pen, choice, replica=replica, request_id=request.request_id):
+            raise Superseded
+        said_before = len(pen.ids)
+        try:
+            spoken = await speak(desk, pen, replica, request, vocabulary.control_ids)
+            return replace(spoken, cached_tokens=cached or spoken.cached_tokens)
+        except ReplicaRefused as refused:
+            if refused.status not in (429, 503):
+                return Failure(
+                    "replica_refused", "The model can't answer this. Please rephrase.", False
+                )
+            if desk.clock.now() >= until:
+                return _NO_REPLICA
+            await desk.clock.sleep(min(refused.retry_after_s or 0.2, 2.0))
+        except ReplicaLost:
+            losses = 1 if len(pen.ids) > said_before else losses + 1
+            if losses > desk.rules.continuations:
+                return _BROKEN
+            until = desk.clock.now() + desk.rules.replica_wait_s
+            if pen.entries[-1].kind == "delta":
+                await pen.write(pause_entry(pen.next_seq))
+
+
+def _request(pen: Pen, served: str, prompt: TokenIds, left: int, tries: int) -> GenerateRequest:
+    turn = pen.turn
+    return GenerateRequest(
+        # Known before it is sent, and never used twice: epoch and try make it unique.
+        request_id=f"{turn.reply_id}-{turn.epoch}-{tries}",
+        model=served,
+        prompt=prompt + tuple(pen.ids),
+        max_tokens=left,
+        sampling=turn.sampling,
+        priority=0 if turn.plan != "free" else 10,
+        cache_salt=turn.owner,
+    )
+
+
+async def _note(
+    desk: WorkerDesk, pen: Pen, choice: Choice, *, replica: str | None, request_id: str | None
+) -> bool:
+    turn = pen.turn
+    assert turn.reason is not None
+    pen.turn = replace(turn, replica=replica, request_id=request_id)
+    return await desk.turns.note(
+        turn.reply_id,
+        turn.epoch,
+        attempt=turn.attempt,
+        model=choice.model.served,
+        reason=turn.reason,
+        replica=replica,
+        request_id=request_id,
+        prompt_tokens=turn.prompt_tokens,
+        pin=choice.pin,
+        notices=turn.notices,
+    )
+
+
+async def _refuse(desk: WorkerDesk, pen: Pen, refusal: Refusal, cached_tokens: int) -> None:
+    pen.turn = replace(pen.turn, refusal=refusal)
+    await pen.write(refusal_entry(pen.next_seq, pen.turn))
+    await _finish(desk, pen, Status.REFUSED, finish=Finish.REFUSED, cached_tokens=cached_tokens)
+
+
+async def _finish(
+    desk: WorkerDesk,
+    pen: Pen,
+    status: Status,
+    *,
+    finish: Finish | None = None,
+    failure: Failure | None = None,
+    cached_tokens: int = 0,
+) -> None:
+    """One transaction ends and settles the turn; only then the log says so."""
+    turn = pen.turn
+    if not pen.entries:
+        await pen.write(meta_entry(1, turn))
+    asked = turn.request_id is not None
+    usage = Usage(
+        input=turn.prompt_tokens if asked else 0,
+        cached=min(cached_tokens, turn.prompt_tokens),
+        output=len(pen.ids),
+    )
+    outcome = Outcome(
+        status=status,
+        attempt=turn.attempt,
+        finish=finish,
+        text=pen.text,
+        usage=usage,
+        charged=usage.input + usage.output,
+        last_event_id=pen.next_seq,
+        ids=tuple(pen.ids),
+        tokenizer=turn.model or "",
+        notices=turn.notices,
+        refusal=turn.refusal,
+        failure=failure,
+    )
+    if not await desk.turns.finish(turn.reply_id, turn.epoch, outcome):
+        raise Superseded
+    ended = replace(
+        turn,
+        status=status,
+        finish=finish,
+        failure=failure,
+        usage=usage,
+        charged=outcome.charged,
+    )
+    await pen.write(terminal_entry(pen.next_seq, ended))

@@ -1,0 +1,45 @@
+"""The chores: ends turns that nobody follows or nobody can continue, and drops old logs."""
+
+from __future__ import annotations
+
+import structlog
+
+from tertulia.core.types import Failure, Finish
+from tertulia.ending import end_turn
+from tertulia.ports import StoreUnavailable
+from tertulia.worker.desk import WorkerDesk
+
+_log = structlog.get_logger(__name__)
+
+_INTERRUPTED = Failure(
+    "interrupted", "The answer was interrupted and could not be continued.", True
+)
+_WAITED = Failure("busy", "There was no room for this message. Please try again.", True, 10)
+
+# Old logs are dropped this often: their life is minutes, and the scan touches an index.
+_DROP_EVERY_S = 30.0
+
+
+async def do_chores(desk: WorkerDesk) -> None:
+    """Runs until cancelled, once every `rules.chores_s`."""
+    dropped_at = desk.clock.now()
+    while True:
+        await desk.clock.sleep(desk.rules.chores_s)
+        try:
+            await sweep_turns(desk)
+            if desk.clock.now() - dropped_at >= _DROP_EVERY_S:
+                dropped_at = desk.clock.now()
+                await desk.log.drop(older_than_s=desk.rules.log_kept_s)
+        except StoreUnavailable:
+            _log.warning("chores_interrupted", cause="store_unavailable")
+
+
+async def sweep_turns(desk: WorkerDesk) -> None:
+    """Ends abandoned turns as stopped and stale ones as failed, their text kept."""
+    grace_s = {plan.name: plan.abandon_s for plan in desk.plans.values()}
+    for turn in await desk.queue.abandoned(grace_s):
+        await end_turn(desk.ending, turn, why="abandoned", finish=Finish.ABANDONED)
+    rules = desk.rules
+    for turn in await desk.queue.stale(held_age_s=rules.stale_s, queued_age_s=rules.queued_s):
+        failure = _INTERRUPTED if turn.model is not None else _WAITED
+        await end_turn(desk.ending, turn, why="stale", failure=failure)

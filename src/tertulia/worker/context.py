@@ -1,0 +1,75 @@
+"""Builds the prompt of a claimed turn from stored messages, the same bytes at any time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tertulia.core.prompt import choose_context, exchanges_of, prompt_messages
+from tertulia.core.types import BranchMessage, PromptMessage, TokenIds, Turn
+from tertulia.ports import Vocabulary
+from tertulia.worker.desk import WorkerDesk
+from tertulia.worker.prompting import prompt_ids
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What a replica is sent: the prompt, and how many tokens the answer may have."""
+
+    ids: TokenIds
+    answer_tokens: int
+    notices: tuple[str, ...] = ()
+
+
+async def build_prompt(desk: WorkerDesk, turn: Turn, vocabulary: Vocabulary) -> Prompt:
+    """The turn's prompt in this vocabulary, within the plan's and the model's window."""
+    plan = desk.plans[turn.plan]
+    window = min(plan.window_tokens, vocabulary.window)
+    if turn.conversation_id is None:
+        messages: tuple[PromptMessage, ...] = turn.prompt
+        shortened = False
+    else:
+        messages, shortened = await _kept_messages(
+            desk, turn, vocabulary, room=window - plan.answer_tokens
+        )
+    ids = prompt_ids(vocabulary, messages)
+    answer_tokens = min(turn.answer_tokens, window - len(ids))
+    notices: tuple[str, ...] = ("context_shortened",) if shortened else ()
+    if answer_tokens < turn.answer_tokens:
+        notices += ("answer_capped",)
+    return Prompt(ids, answer_tokens, notices)
+
+
+async def _kept_messages(
+    desk: WorkerDesk, turn: Turn, vocabulary: Vocabulary, *, room: int
+) -> tuple[tuple[PromptMessage, ...], bool]:
+    assert turn.conversation_id is not None
+    owner, conversation_id = turn.owner, turn.conversation_id
+    branch = await desk.messages.branch(owner, conversation_id, turn.user_message_id)
+    branch = await _counted(desk, owner, branch, vocabulary)
+    conversation = await desk.conversations.get(owner, conversation_id)
+    version = conversation.prompt_version if conversation is not None else ""
+    system = await desk.conversations.prompt_text(version) or ""
+    fixed, per_message = vocabulary.cost
+    context = choose_context(
+        exchanges_of(branch, per_message_tokens=per_message),
+        room_tokens=room - fixed - len(vocabulary.encode(system)),
+    )
+    wanted = context.message_ids
+    texts = dict(zip(wanted, await desk.messages.texts(owner, wanted), strict=True))
+    return prompt_messages(system, context, texts), context.shortened
+
+
+async def _counted(
+    desk: WorkerDesk, owner: str, branch: Sequence[BranchMessage], vocabulary: Vocabulary
+) -> Sequence[BranchMessage]:
+    """The branch with every count in this vocabulary: those of another model's are made anew."""
+    foreign = [m.id for m in branch if m.tokenizer != vocabulary.name and m.tokens]
+    if not foreign:
+        return branch
+    texts = await desk.messages.texts(owner, foreign)
+    counts = {
+        message_id: len(vocabulary.encode(text.content))
+        for message_id, text in zip(foreign, texts, strict=True)
+    }
+    return [replace(m, tokens=counts.get(m.id, m.tokens)) for m in branch]
