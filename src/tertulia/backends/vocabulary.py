@@ -122,13 +122,14 @@ class ModelVocabulary:
         if len(steps) != 1:
             raise VocabularyBroken("the chat template adds more tokens the longer the talk is")
         # Half an exchange, or more if one role alone takes more: callers may send any order.
-        per_message = (steps.pop() + 1) // 2
+        per_message, whole = (steps.pop() + 1) // 2, exchanges[0]
         roles: tuple[Role, ...] = ("system", "user", "assistant")
         for role in roles:
             with suppress(TemplateRefused):
                 once_more = self._added(("system", "user", role, "user"))
                 per_message = max(per_message, once_more - self._added(("system", "user", "user")))
-        return max(0, exchanges[0] - per_message), per_message
+                whole = max(whole, self._added(("system", role)))
+        return max(0, whole - per_message), per_message
 
     def _added(self, roles: Sequence[Role]) -> int:
         chunks = self.render([PromptMessage(role, "") for role in roles])
