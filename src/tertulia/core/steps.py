@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Running:
-    """A sequence that holds a slot. One token left means that it decodes; more, that it prefills."""
+    """A sequence that holds a slot: with one token left it decodes, with more it prefills."""
 
     key: int
     priority: int  # lower runs first

@@ -1,0 +1,306 @@
+"""The embedded engine over HTTP, in the dialect of a vLLM server.
+
+It must never cut a prompt silently, and never keep computing for a client that has gone.
+"""
+
+import hmac
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from tertulia import __version__
+from tertulia.replica.description import Description
+from tertulia.replica.desk import Desk
+from tertulia.replica.dialect import (
+    AbortBody,
+    BadRequest,
+    ChatBody,
+    ChatMessage,
+    CompletionBody,
+    DetokenizeBody,
+    SamplingBody,
+    TokenizeBody,
+    error_document,
+    read_body,
+)
+from tertulia.replica.engine import Engine
+from tertulia.replica.generation import Generation
+from tertulia.replica.metrics import ReplicaMetrics
+from tertulia.replica.model import Choice, Model
+from tertulia.replica.reply import ChatShape, CompletionShape, Labels, Reply, Shape, Wishes
+from tertulia.replica.template import ChatTemplate, Said, TemplateRefused
+
+BODY_BYTES = 8_000_000  # a window of token ids as JSON is a few hundred kilobytes
+ID_CHARS = 256
+ABORT_PREFIXES = ("cmpl-", "chatcmpl-", "generate-tokens-")
+
+
+@dataclass(frozen=True)
+class Served:
+    """Everything a request needs."""
+
+    model_id: str
+    description: Description
+    model: Model
+    engine: Engine
+    desk: Desk
+    metrics: ReplicaMetrics
+    template: ChatTemplate
+    began_at: int
+
+
+def replica_app(served: Served, key: str | None) -> ASGIApp:
+    """The ASGI application; with a `key`, everything but `/health` asks for it."""
+    routes = [
+        _route("/v1/completions", "POST", served, _completions),
+        _route("/v1/chat/completions", "POST", served, _chat),
+        _route("/tokenize", "POST", served, _tokenize),
+        _route("/detokenize", "POST", served, _detokenize),
+        _route("/inference/v1/abort_requests", "POST", served, _abort),
+        _route("/v1/models", "GET", served, _models),
+        _route("/health", "GET", served, _health),
+        _route("/version", "GET", served, _version),
+        _route("/metrics", "GET", served, _metrics),
+    ]
+    app = Starlette(routes=routes)
+    return app if key is None else _Guarded(app, key)
+
+
+async def _completions(served: Served, request: Request) -> Response:
+    body = read_body(CompletionBody, await _body(request))
+    asked = body.prompt
+    prompt = served.model.encode(asked) if isinstance(asked, str) else asked
+    max_tokens = body.max_tokens if body.max_tokens is not None else _room(served, prompt)
+    generation = _generation(served, request, body, prompt, max_tokens)
+    return _reply(served, body, generation, CompletionShape(bool(body.return_token_ids)))
+
+
+async def _chat(served: Served, request: Request) -> Response:
+    body = read_body(ChatBody, await _body(request))
+    prompt = _rendered(
+        served,
+        body.messages,
+        add_prompt=body.add_generation_prompt,
+        continue_last=body.continue_final_message,
+    )
+    asked = body.max_completion_tokens or body.max_tokens
+    max_tokens = asked if asked is not None else _room(served, prompt)
+    generation = _generation(served, request, body, prompt, max_tokens)
+    return _reply(served, body, generation, ChatShape(bool(body.return_token_ids)))
+
+
+async def _tokenize(served: Served, request: Request) -> Response:
+    body = read_body(TokenizeBody, await _body(request))
+    if body.messages is not None:
+        tokens = _rendered(
+            served,
+            body.messages,
+            add_prompt=body.add_generation_prompt,
+            continue_last=body.continue_final_message,
+        )
+    elif body.prompt is not None:
+        tokens = served.model.encode(body.prompt)
+    else:
+        raise BadRequest("prompt or messages is required", "prompt")
+    window = served.model.limits.window_tokens
+    return JSONResponse(
+        {"count": len(tokens), "max_model_len": window, "tokens": tokens, "token_strs": None}
+    )
+
+
+async def _detokenize(served: Served, request: Request) -> Response:
+    body = read_body(DetokenizeBody, await _body(request))
+    _check_ids(served, body.tokens, "tokens")
+    data = b"".join(served.model.piece(token) for token in body.tokens)
+    return JSONResponse({"prompt": data.decode(errors="replace")})
+
+
+async def _abort(served: Served, request: Request) -> Response:
+    body = read_body(AbortBody, await _body(request))
+    ids = set(body.request_ids)
+    for prefix in ABORT_PREFIXES:
+        ids |= {given.removeprefix(prefix) for given in body.request_ids}
+    try:
+        n_aborted = await served.desk.abort(served.engine, frozenset(ids))
+    except TimeoutError:
+        return _error("the engine does not answer", "internal_error", 504)
+    return JSONResponse({"aborted": n_aborted})
+
+
+async def _models(served: Served, _request: Request) -> Response:
+    card = {
+        "id": served.model_id,
+        "object": "model",
+        "created": served.began_at,
+        "owned_by": "tertulia",
+        "root": served.description.served_id,
+        "parent": None,
+        "max_model_len": served.model.limits.window_tokens,
+        "permission": [],
+    }
+    return JSONResponse({"object": "list", "data": [card]})
+
+
+async def _health(served: Served, _request: Request) -> Response:
+    return Response(status_code=200 if served.engine.alive else 503)
+
+
+async def _version(_served: Served, _request: Request) -> Response:
+    return JSONResponse({"version": __version__})
+
+
+async def _metrics(served: Served, _request: Request) -> Response:
+    return Response(served.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def _generation(
+    served: Served, request: Request, body: SamplingBody, prompt: list[int], max_tokens: int
+) -> Generation:
+    if body.model not in (None, served.model_id):
+        raise _NotFound(f"The model `{body.model}` does not exist.")
+    _check_ids(served, prompt, "prompt")
+    window = served.model.limits.window_tokens
+    if len(prompt) >= window:
+        raise BadRequest(
+            f"This model's maximum context length is {window} tokens. "
+            f"However, your prompt has {len(prompt)} tokens.",
+            "prompt",
+        )
+    if len(prompt) + max_tokens > window:
+        raise BadRequest(
+            f"This model's maximum context length is {window} tokens. However, you asked for "
+            f"{max_tokens} tokens after a prompt of {len(prompt)} tokens.",
+            "max_tokens",
+        )
+    sampling = served.description.sampling
+    penalty = body.repetition_penalty
+    return Generation(
+        id=_request_id(request, body),
+        prompt=tuple(prompt),
+        max_tokens=max_tokens,
+        choice=Choice(
+            sampling.temperature if body.temperature is None else body.temperature,
+            sampling.top_p if body.top_p is None else body.top_p,
+            sampling.repetition_penalty if penalty is None else penalty,
+            uuid.uuid4().int if body.seed is None else body.seed,
+        ),
+        stop=body.stops,
+        ignore_end=body.ignore_eos,
+        priority=body.priority,
+        salt=body.cache_salt,
+    )
+
+
+def _reply(served: Served, body: SamplingBody, generation: Generation, shape: Shape) -> Response:
+    options = body.stream_options
+    return Reply(
+        lambda: served.desk.submit(served.engine, served.metrics, generation),
+        served.metrics.refused,
+        generation,
+        shape,
+        Labels(
+            id=f"{shape.prefix}{generation.id}", created=int(time.time()), model=served.model_id
+        ),
+        Wishes(
+            stream=bool(body.stream),
+            usage_chunk=options is not None and options.include_usage,
+            usage_always=options is not None and options.continuous_usage_stats,
+        ),
+    )
+
+
+def _room(served: Served, prompt: list[int]) -> int:
+    """What the window leaves for the reply, where the request does not say."""
+    return max(1, served.model.limits.window_tokens - len(prompt))
+
+
+def _rendered(
+    served: Served,
+    messages: list[ChatMessage],
+    *,
+    add_prompt: bool,
+    continue_last: bool,
+) -> list[int]:
+    ending = "continue" if continue_last else "answer" if add_prompt else "closed"
+    roles = {"developer": "system"}  # the newer name for the same thing
+    said = [Said(roles.get(message.role, message.role), message.text) for message in messages]
+    try:
+        return served.template.render(said, ending)
+    except TemplateRefused as error:
+        raise BadRequest(f"messages: {error}", "messages") from None
+
+
+def _check_ids(served: Served, tokens: list[int], field: str) -> None:
+    n_vocabulary = served.model.limits.n_vocabulary
+    if any(token >= n_vocabulary for token in tokens):
+        raise BadRequest(f"{field}: token ids end at {n_vocabulary - 1}", field)
+
+
+def _request_id(request: Request, body: SamplingBody) -> str:
+    given = request.headers.get("x-request-id") or body.request_id
+    if given is None:
+        return uuid.uuid4().hex
+    if len(given) > ID_CHARS or not given.isprintable():
+        raise BadRequest(f"X-Request-Id: at most {ID_CHARS} printable characters", "request_id")
+    return given
+
+
+async def _body(request: Request) -> bytes:
+    data = bytearray()
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > BODY_BYTES:
+            raise BadRequest(f"the body is larger than {BODY_BYTES} bytes", None)
+    return bytes(data)
+
+
+class _NotFound(Exception):
+    """There is no such model here."""
+
+
+def _route(
+    path: str,
+    method: str,
+    served: Served,
+    answer: Callable[[Served, Request], Awaitable[Response]],
+) -> Route:
+    async def endpoint(request: Request) -> Response:
+        try:
+            return await answer(served, request)
+        except BadRequest as error:
+            return _error(str(error), "BadRequestError", 400, error.field)
+        except _NotFound as error:
+            return _error(str(error), "NotFoundError", 404, "model")
+
+    return Route(path, endpoint, methods=[method])
+
+
+def _error(message: str, kind: str, code: int, field: str | None = None) -> Response:
+    return JSONResponse(error_document(message, kind, code, field), code)
+
+
+class _Guarded:
+    """Asks for the key on every path but `/health`."""
+
+    def __init__(self, app: ASGIApp, key: str) -> None:
+        self._app = app
+        self._expected = f"Bearer {key}".encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] != "/health":
+            headers: dict[bytes, Any] = dict(scope["headers"])
+            given = headers.get(b"authorization", b"")
+            if not hmac.compare_digest(given, self._expected):
+                refusal = _error("Unauthorized", "AuthenticationError", 401)
+                refusal.headers["WWW-Authenticate"] = "Bearer"
+                await refusal(scope, receive, send)
+                return
+        await self._app(scope, receive, send)

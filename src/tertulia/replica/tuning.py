@@ -1,0 +1,38 @@
+"""Measures at start how many tokens a step may hold, so that no stream waits beyond the target.
+
+It must leave the model's cache empty.
+"""
+
+import time
+from collections.abc import Callable
+
+from tertulia.replica.model import Entry, Model
+
+SMALLEST, LARGEST = 16, 256  # below it prefill starves, above it nothing is gained on a CPU
+PROBES = (16, 64)  # two points give a step's fixed cost and its cost per token
+REPEATS = 3  # the fastest counts: other work on the machine only ever adds time
+TOKEN = 100  # any ordinary token; what it says does not change how long it takes
+
+
+def measure_step_tokens(
+    model: Model, target_s: float, clock: Callable[[], float] = time.perf_counter
+) -> int:
+    """The largest batch that stays within `target_s`, between 16 and 256."""
+    most = min(LARGEST, model.limits.n_batch)
+    if most <= PROBES[1]:
+        return most
+    small_s, large_s = (_best(model, n_tokens, clock) for n_tokens in PROBES)
+    per_token_s = max((large_s - small_s) / (PROBES[1] - PROBES[0]), 1e-9)
+    n_tokens = PROBES[0] + (target_s - small_s) / per_token_s
+    return max(SMALLEST, min(most, int(n_tokens)))
+
+
+def _best(model: Model, n_tokens: int, clock: Callable[[], float]) -> float:
+    entries = [Entry(TOKEN, place, 0, place == n_tokens - 1) for place in range(n_tokens)]
+    times = []
+    for _ in range(REPEATS + 1):  # the first one also warms up
+        began_s = clock()
+        model.decode(entries)
+        times.append(clock() - began_s)
+        model.cut(0, 0)
+    return min(times[1:])
