@@ -6,11 +6,12 @@ over any lease, fence the log so that the old writer can't append, then finish w
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tertulia.core.turn import ids_so_far, meta_entry, terminal_entry, text_so_far
 from tertulia.core.types import Entry, Failure, Finish, Outcome, Status, Turn, Usage
-from tertulia.ports import Bell, Log, Replicas, Turns
+from tertulia.ports import Bell, Log, Replicas, Turns, Vocabulary
 
 # Each try loses only to a newer claim; a worker claims at most once a lease, so few are enough.
 _TRIES = 8
@@ -24,6 +25,7 @@ class Ending:
     log: Log
     replicas: Replicas
     bell: Bell
+    vocabulary: Callable[[str], Vocabulary]
 
 
 async def end_turn(
@@ -55,6 +57,7 @@ async def end_turn(
             status=Status.FAILED if failure else Status.STOPPED,
             finish=None if failure else finish,
             failure=failure,
+            tokenizer=tools.vocabulary(seized.model).name if seized.model else "",
         )
         if not await tools.turns.finish(seized.reply_id, seized.epoch, outcome):
             continue
@@ -77,6 +80,7 @@ def outcome_of(
     status: Status,
     finish: Finish | None,
     failure: Failure | None,
+    tokenizer: str,
 ) -> Outcome:
     """What a turn costs and keeps when it is ended with the log `entries`.
 
@@ -95,7 +99,7 @@ def outcome_of(
         charged=usage.input + usage.output,
         last_event_id=len(entries) + missing_meta + 1,
         ids=ids,
-        tokenizer=turn.model or "",
+        tokenizer=tokenizer,
         notices=turn.notices,
         failure=failure,
     )

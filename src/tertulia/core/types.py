@@ -84,7 +84,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class PromptMessage:
-    """One message as a prompt sees it. `ids` are the reply's own tokens, if `tokenizer` made them."""
+    """One message as a prompt sees it. `ids` are a reply's own tokens, made by `tokenizer`."""
 
     role: Role
     content: str

@@ -16,5 +16,5 @@ async def stop_reply(desk: Desk, owner: str, reply_id: str, why: str) -> Turn | 
     turn = await desk.turns.find(owner, reply_id)
     if turn is None or turn.status.is_final:
         return turn
-    tools = Ending(desk.turns, desk.log, desk.replicas, desk.bell)
+    tools = Ending(desk.turns, desk.log, desk.replicas, desk.bell, desk.vocabulary)
     return await end_turn(tools, turn, why=why)

@@ -236,7 +236,7 @@ async def _finish(
         charged=usage.input + usage.output,
         last_event_id=pen.next_seq,
         ids=tuple(pen.ids),
-        tokenizer=turn.model or "",
+        tokenizer=desk.vocabulary(turn.model).name if turn.model else "",
         notices=turn.notices,
         refusal=turn.refusal,
         failure=failure,

@@ -62,4 +62,4 @@ class WorkerDesk:
     @property
     def ending(self) -> Ending:
         """The ports for ending a turn from outside its writer."""
-        return Ending(self.turns, self.log, self.replicas, self.bell)
+        return Ending(self.turns, self.log, self.replicas, self.bell, self.vocabulary)
