@@ -1,0 +1,50 @@
+/** Which models there are, how far the large one is, and which one the person asks for. */
+import { computed, effect, signal } from "@preact/signals";
+import { call } from "../api";
+import type { Model } from "../wire";
+import { recall, remember } from "./memory";
+
+const POLL_MS = 3_000; // only while a model is on its way
+
+export const models = signal<Model[]>([]);
+export const wanted = signal(recall("model", "auto"));
+effect(() => remember("model", wanted.value));
+
+export const coming = computed(() => models.value.filter((one) => isComing(one)));
+
+let timer: ReturnType<typeof setTimeout> | undefined;
+
+export async function loadModels(): Promise<void> {
+  clearTimeout(timer);
+  try {
+    const list = await call<{ data: Model[] }>("GET", "/v1/models");
+    models.value = list.data;
+    if (wanted.value !== "auto" && !list.data.some((one) => one.id === wanted.value)) wanted.value = "auto";
+  } catch {
+    // The picker keeps what it had; the chat works with "auto".
+  }
+  if (coming.value.length > 0 && !document.hidden) timer = setTimeout(() => void loadModels(), POLL_MS);
+}
+
+/** `34 %`, or nothing while the size is not known. */
+export function progressOf(model: Model): number | null {
+  const { done_bytes: done, total_bytes: total } = model.status ?? {};
+  return typeof done === "number" && typeof total === "number" && total > 0 ? Math.min(1, done / total) : null;
+}
+
+export function labelOf(model: Model): string {
+  const name = titleOf(model.id);
+  const state = model.status?.state ?? "ready";
+  if (state === "ready") return name;
+  const share = progressOf(model);
+  if (state === "fetching") return share === null ? `${name} – downloading` : `${name} – downloading ${Math.floor(share * 100)} %`;
+  return `${name} – ${{ starting: "starting", absent: "not there", failed: "failed" }[state]}`;
+}
+
+export function titleOf(id: string): string {
+  return id.charAt(0).toUpperCase() + id.slice(1);
+}
+
+function isComing(model: Model): boolean {
+  return model.status?.state === "fetching" || model.status?.state === "starting";
+}

@@ -1,0 +1,56 @@
+/** Who is signed in, and what is left of each budget. */
+import { computed, signal } from "@preact/signals";
+import { call, Refused, whenSignedOut } from "../api";
+import type { Account, Budget } from "../wire";
+import { forgetPerson } from "./memory";
+
+/** `undefined` until the first answer: neither the form nor the chat is shown before. */
+export const account = signal<Account | null | undefined>(undefined);
+export const offline = signal(false);
+
+export const tokenBudget = computed<Budget | null>(
+  () => account.value?.budgets.find((one) => one.limit !== null && one.name.includes("token")) ?? null,
+);
+
+whenSignedOut(() => {
+  account.value = null;
+});
+
+/** Signs in by a one-time link if the address holds one; the token leaves the address at once. */
+export async function begin(): Promise<string | null> {
+  const token = /^#signin=(.+)$/.exec(location.hash)?.[1];
+  let said: string | null = null;
+  if (token !== undefined) {
+    history.replaceState(null, "", location.pathname + location.search);
+    try {
+      await call("POST", "/v1/auth/link", { token: decodeURIComponent(token) });
+    } catch (error) {
+      said = error instanceof Refused
+        ? "This sign-in link has been used or is too old. Sign in with name and password, or make a new link."
+        : "The server cannot be reached.";
+    }
+  }
+  await refreshAccount();
+  return account.value ? null : said;
+}
+
+export async function refreshAccount(): Promise<void> {
+  try {
+    account.value = await call<Account>("GET", "/v1/me");
+    offline.value = false;
+  } catch (error) {
+    if (!(error instanceof Refused)) offline.value = true;
+    if (error instanceof Refused || account.value === undefined) account.value = account.value ?? null;
+  }
+}
+
+export async function enter(way: "login" | "register", name: string, password: string): Promise<void> {
+  await call("POST", `/v1/auth/${way}`, { name, password });
+  await refreshAccount();
+}
+
+export async function signOut(): Promise<void> {
+  await call("POST", "/v1/auth/logout");
+  forgetPerson();
+  location.replace("/"); // the page starts anew: nothing of the person stays in memory
+}

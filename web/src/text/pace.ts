@@ -1,0 +1,41 @@
+/**
+ * How much of an answer to show at a moment, when it arrives in whole sentences: words at a steady
+ * rate that is never more than about a second behind. Pure: time is an argument.
+ */
+
+const LAG_MS = 900; // what has arrived is on screen within this time
+const SLOWEST = 0.03; // characters per millisecond: slower than this looks like a fault
+const WORD = 24; // longer runs without a space (code, Chinese) are cut anywhere
+
+export interface Pace {
+  shown: number; // characters, with fraction
+  total: number;
+  rate: number; // characters per millisecond
+  atMs: number;
+}
+
+export const START: Pace = { shown: 0, total: 0, rate: SLOWEST, atMs: 0 };
+
+/** More text has arrived. */
+export function arrive(pace: Pace, total: number, nowMs: number): Pace {
+  const now = total < pace.shown ? { ...START, atMs: nowMs } : advance(pace, nowMs);
+  if (total === now.total) return now;
+  return { ...now, total, rate: Math.max(SLOWEST, (total - now.shown) / LAG_MS) };
+}
+
+/** Time has passed. */
+export function advance(pace: Pace, nowMs: number): Pace {
+  const passed = Math.max(0, nowMs - pace.atMs);
+  return { ...pace, atMs: nowMs, shown: Math.min(pace.total, pace.shown + pace.rate * passed) };
+}
+
+/** Where to cut the text: at a whole word, and never inside a surrogate pair. */
+export function cutAt(text: string, shown: number): number {
+  let end = Math.min(text.length, Math.floor(shown));
+  if (end === text.length) return end;
+  const space = Math.max(text.lastIndexOf(" ", end), text.lastIndexOf("\n", end));
+  if (space >= end - WORD) return Math.max(0, space);
+  const unit = text.charCodeAt(end - 1);
+  if (unit >= 0xd800 && unit <= 0xdbff) end -= 1;
+  return end;
+}

@@ -1,0 +1,115 @@
+/** The person's plan, budgets and API keys. A key's secret is shown once and kept nowhere. */
+import { signal } from "@preact/signals";
+import type { JSX } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { call, sentenceOf } from "../api";
+import { account, refreshAccount, signOut } from "../state/session";
+import { toast } from "../state/toasts";
+import type { ApiKey } from "../wire";
+import { budgetTitle, resetText, share } from "../text/budget";
+import { Dialog } from "./dialog";
+import { IconButton } from "./icons";
+import { CopyButton } from "./message";
+
+export const accountOpen = signal(false);
+
+export function AccountPanel(): JSX.Element | null {
+  const me = account.value;
+  useEffect(() => {
+    if (accountOpen.value) void refreshAccount();
+  }, [accountOpen.value]);
+  if (!accountOpen.value || !me) return null;
+  const leave = async () => {
+    try {
+      await signOut();
+    } catch (error) {
+      toast(sentenceOf(error), "bad");
+    }
+  };
+  return (
+    <Dialog title="Account" close={() => (accountOpen.value = false)} wide>
+      <p class="who"><strong dir="auto">{me.name}</strong> <span class="plan">{me.plan}</span></p>
+      <h3>Usage</h3>
+      <ul class="budgets">
+        {me.budgets.map((budget) => (
+          <li key={budget.name}>
+            <span>{budgetTitle(budget.name)}</span>
+            <span class="numbers">
+              {budget.limit === null ? "no limit" : `${(budget.remaining ?? 0).toLocaleString()} of ${budget.limit.toLocaleString()} left`}
+            </span>
+            {budget.limit !== null && <progress class={share(budget) < 0.1 ? "meter is-low" : "meter"} max={1} value={share(budget)} aria-label={`${budgetTitle(budget.name)}: left`} />}
+            {budget.resetAt !== null && <span class="hint">{resetText(budget)}</span>}
+          </li>
+        ))}
+      </ul>
+      <ApiKeys />
+      <div class="row">
+        <button type="button" class="button" onClick={() => void leave()}>Sign out</button>
+      </div>
+    </Dialog>
+  );
+}
+
+function ApiKeys(): JSX.Element {
+  const [keys, setKeys] = useState<ApiKey[] | null>(null);
+  const [name, setName] = useState("");
+  const [secret, setSecret] = useState<string | null>(null);
+  const [revoking, setRevoking] = useState<string | null>(null);
+
+  const load = () => attempt(async () => setKeys((await call<{ items: ApiKey[] }>("GET", "/v1/api-keys")).items));
+  useEffect(() => void load(), []);
+  const create = () =>
+    attempt(async () => {
+      const made = await call<{ secret: string }>("POST", "/v1/api-keys", { name: name.trim() });
+      setSecret(made.secret);
+      setName("");
+      await load();
+    });
+  const revoke = (id: string) =>
+    attempt(async () => {
+      await call("DELETE", `/v1/api-keys/${id}`);
+      setRevoking(null);
+      await load();
+    });
+
+  return (
+    <section>
+      <h3>API keys</h3>
+      <p class="hint">For programs that speak the OpenAI API, at <code>{location.origin}/v1</code>.</p>
+      {secret !== null && (
+        <div class="secret" role="status">
+          <p>This is shown only now. Keep it somewhere safe.</p>
+          <p class="secret-row"><code>{secret}</code><CopyButton text={secret} /></p>
+        </div>
+      )}
+      <ul class="keys">
+        {keys?.map((key) => (
+          <li key={key.id}>
+            <span><strong dir="auto">{key.name}</strong> <code>{key.prefix}…</code></span>
+            <span class="hint">{key.lastUsedAt === null ? "never used" : `used ${new Date(key.lastUsedAt).toLocaleDateString()}`}</span>
+            {revoking === key.id
+              ? <button type="button" class="button is-danger" onClick={() => void revoke(key.id)}>Revoke now</button>
+              : <IconButton icon="trash" label={`Revoke ${key.name}`} onClick={() => setRevoking(key.id)} />}
+          </li>
+        ))}
+      </ul>
+      <form class="row key-form" onSubmit={(event) => {
+        event.preventDefault();
+        if (name.trim() !== "") void create();
+      }}>
+        <label class="field"><span class="sr">Name of the new key</span>
+          <input value={name} maxLength={80} placeholder="Name of the new key" onInput={(event) => setName(event.currentTarget.value)} />
+        </label>
+        <button type="submit" class="button" disabled={name.trim() === ""}>Create key</button>
+      </form>
+    </section>
+  );
+}
+
+async function attempt(what: () => Promise<void>): Promise<void> {
+  try {
+    await what();
+  } catch (error) {
+    toast(sentenceOf(error), "bad");
+  }
+}

@@ -1,0 +1,60 @@
+/** Shows the markdown of a reply by blocks. A block that has not changed is not touched again. */
+import type { JSX } from "preact";
+import { useLayoutEffect, useRef } from "preact/hooks";
+import { signal } from "@preact/signals";
+import { healTail, splitBlocks } from "../text/blocks";
+
+type Renderer = typeof import("../text/markdown");
+
+// The renderer is fetched beside the first paint; until it is here the text stands as it is.
+const renderer = signal<Renderer | null>(null);
+
+export async function loadRenderer(): Promise<void> {
+  renderer.value = await import("../text/markdown");
+}
+
+export function Markdown({ text, growing }: { text: string; growing: boolean }): JSX.Element {
+  const { blocks, definitions } = splitBlocks(text);
+  const last = blocks.length - 1;
+  return (
+    <div class="prose">
+      {blocks.map((block, index) => (
+        <Block
+          key={index}
+          text={growing && index === last ? healTail(block) : block}
+          definitions={growing ? "" : definitions}
+          closed={!growing || index < last}
+          render={renderer.value}
+        />
+      ))}
+    </div>
+  );
+}
+
+interface BlockProps {
+  text: string;
+  definitions: string;
+  closed: boolean;
+  render: Renderer | null;
+}
+
+function Block({ text, definitions, closed, render }: BlockProps): JSX.Element {
+  const place = useRef<HTMLDivElement>(null);
+  useLayoutEffect(() => {
+    const element = place.current;
+    if (element === null) return;
+    if (render === null) element.textContent = text;
+    else element.innerHTML = render.render(text, definitions);
+  }, [text, definitions, render]);
+  useLayoutEffect(() => {
+    const element = place.current;
+    if (!closed || render === null || element === null) return;
+    if (element.querySelector("pre > code[class^='lang-']:not(.lang-)") !== null) {
+      void import("../text/highlight").then(({ colour }) => colour(element));
+    }
+    if (element.querySelector(".formula, .formula-block") !== null) {
+      void import("../text/formula").then(({ setFormulas }) => setFormulas(element));
+    }
+  }, [text, definitions, closed, render]);
+  return <div ref={place} class={render === null ? "block is-plain" : "block"} />;
+}

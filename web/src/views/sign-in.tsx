@@ -1,0 +1,84 @@
+/** Name and password, to sign in or to make an account. */
+import type { JSX } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { Refused, sentence, sentenceOf } from "../api";
+import { announce } from "../state/announce";
+import { enter } from "../state/session";
+import { Mark } from "./icons";
+import { ThemeButton } from "./theme";
+
+const SHORTEST_PASSWORD = 10; // as the server asks for
+
+type Way = "login" | "register";
+
+const WORDS: Record<Way, { title: string; button: string; other: string; ask: string }> = {
+  login: { title: "Sign in", button: "Sign in", ask: "New here?", other: "Make an account" },
+  register: { title: "Make an account", button: "Make the account", ask: "Been here before?", other: "Sign in" },
+};
+
+export function SignIn({ said }: { said: string | null }): JSX.Element {
+  const [way, setWay] = useState<Way>("login");
+  const [name, setName] = useState("");
+  const [password, setPassword] = useState("");
+  const [error, setError] = useState(said);
+  const [busy, setBusy] = useState(false);
+  const first = useRef<HTMLInputElement>(null);
+  useEffect(() => first.current?.focus(), [way]);
+  const words = WORDS[way];
+
+  const submit = async () => {
+    setBusy(true);
+    setError(null);
+    try {
+      await enter(way, name.trim(), password);
+    } catch (reason) {
+      const text = wordsFor(way, reason);
+      setError(text);
+      announce(text);
+    } finally {
+      setBusy(false);
+    }
+  };
+
+  return (
+    <main class="sign-in">
+      <div class="sign-in-theme"><ThemeButton /></div>
+      <form
+        class="card"
+        onSubmit={(event) => {
+          event.preventDefault();
+          void submit();
+        }}
+      >
+        <Mark talking={busy} />
+        <p class="wordmark">Tertulia</p>
+        <p class="tagline">Good conversation, on your own machines.</p>
+        <h1>{words.title}</h1>
+        {error !== null && <p class="form-error" id="form-error" role="alert">{error}</p>}
+        <label class="field"><span>Name</span>
+          <input ref={first} name="username" autocomplete="username" autocapitalize="none" spellcheck={false} required maxLength={64} value={name}
+            aria-describedby={error === null ? undefined : "form-error"} onInput={(event) => setName(event.currentTarget.value)} />
+        </label>
+        <label class="field"><span>Password</span>
+          <input type="password" name="password" autocomplete={way === "login" ? "current-password" : "new-password"} required maxLength={256}
+            value={password} aria-describedby={error === null ? undefined : "form-error"} onInput={(event) => setPassword(event.currentTarget.value)}
+            {...(way === "register" ? { minLength: SHORTEST_PASSWORD } : {})} />
+          {way === "register" && <span class="hint">At least {SHORTEST_PASSWORD} characters.</span>}
+        </label>
+        <button type="submit" class="button is-main" disabled={busy || name.trim() === "" || password === ""}>{words.button}</button>
+        <p class="other-way">{words.ask} <button type="button" class="link" onClick={() => {
+          setWay(way === "login" ? "register" : "login");
+          setError(null);
+        }}>{words.other}</button></p>
+      </form>
+    </main>
+  );
+}
+
+function wordsFor(way: Way, reason: unknown): string {
+  if (!(reason instanceof Refused)) return sentenceOf(reason);
+  const { problem } = reason;
+  if (way === "login" && problem.status === 401) return "Name or password is not right.";
+  if (problem.code === "name_taken") return "This name is taken.";
+  return sentence(problem);
+}

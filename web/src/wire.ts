@@ -1,0 +1,110 @@
+/** The shapes that cross the wire, as the HTTP contract names them. Holds no behaviour. */
+
+export type MessageStatus = "queued" | "running" | "completed" | "stopped" | "failed" | "refused";
+export type Rating = "up" | "down" | null;
+
+export interface Failure {
+  code: string;
+  message: string;
+  retryable: boolean;
+  retryAfterSeconds?: number;
+}
+
+export interface Message {
+  id: string;
+  parentId: string | null;
+  seq: number;
+  role: "user" | "assistant";
+  content: string;
+  model: string | null;
+  requested: string | null;
+  reason: string | null;
+  status: MessageStatus;
+  finish: string | null;
+  notices: string[];
+  feedback: Rating;
+  createdAt: string;
+  error: Failure | null;
+}
+
+export interface Conversation {
+  id: string;
+  title: string | null;
+  pinned: boolean;
+  archived: boolean;
+  createdAt: string;
+  updatedAt: string;
+  activeMessageId: string | null;
+  headMessageId?: string | null;
+}
+
+export interface ConversationPage {
+  items: Conversation[];
+  nextCursor: string | null;
+}
+
+export interface MessagePage {
+  items: Message[];
+  nextBefore: string | null;
+}
+
+export interface Budget {
+  name: string;
+  limit: number | null;
+  remaining: number | null;
+  resetAt: string | null;
+}
+
+export interface Account {
+  id: string;
+  name: string;
+  role: string;
+  plan: string;
+  budgets: Budget[];
+  running: string[];
+  limits?: { messageTokens?: number; messageBytes?: number };
+}
+
+export interface ModelStatus {
+  state: "ready" | "fetching" | "starting" | "absent" | "failed";
+  done_bytes?: number | null;
+  total_bytes?: number | null;
+  message?: string | null;
+}
+
+export interface Model {
+  id: string;
+  status?: ModelStatus;
+}
+
+export interface ApiKey {
+  id: string;
+  name: string;
+  prefix: string;
+  createdAt: string;
+  lastUsedAt: string | null;
+}
+
+export interface Meta {
+  messageId: string;
+  userMessageId: string;
+  conversationId: string;
+  model: string;
+  requested: string;
+  reason: string;
+  notices: string[];
+  attempt?: number;
+}
+
+export interface Problem {
+  title?: string;
+  status: number;
+  code: string;
+  detail?: string;
+  retryAfterSeconds?: number;
+  field?: string;
+  limit?: number | string;
+  count?: number;
+  budget?: string;
+  resetAt?: string;
+}

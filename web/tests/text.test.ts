@@ -1,0 +1,68 @@
+/** Blocks, healing and pacing of an answer that is still growing. */
+import { expect, test } from "vitest";
+import { healTail, splitBlocks } from "../src/text/blocks";
+import { advance, arrive, cutAt, START } from "../src/text/pace";
+
+const answer = "# Title\n\nA paragraph\nof two lines.\n\n```py\nx = 1\n\ny = 2\n```\n\n1. one\n\n   more\n\n2. two\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n$$\nx\n\ny\n$$\n\nend";
+
+test("paragraphs, code with blank lines, loose lists and formulas are one block each", () => {
+  expect(splitBlocks(answer).blocks).toEqual([
+    "# Title",
+    "A paragraph\nof two lines.",
+    "```py\nx = 1\n\ny = 2\n```",
+    "1. one\n\n   more\n\n2. two",
+    "| a | b |\n|---|---|\n| 1 | 2 |",
+    "$$\nx\n\ny\n$$",
+    "end",
+  ]);
+});
+
+test("all blocks but the last stay the same while the text grows", () => {
+  const whole = splitBlocks(answer).blocks;
+  for (let length = 0; length < answer.length; length++) {
+    const { blocks } = splitBlocks(answer.slice(0, length));
+    const closed = blocks.slice(0, -1);
+    // A list may still grow when only its first items have come.
+    closed.forEach((block, i) => expect(whole[i]?.startsWith(block)).toBe(true));
+  }
+});
+
+test("a fence inside a list keeps its blank lines", () => {
+  const text = "- item\n\n  ```js\n  a\n\n  b\n  ```\n\nafter";
+  expect(splitBlocks(text).blocks).toEqual(["- item\n\n  ```js\n  a\n\n  b\n  ```", "after"]);
+});
+
+test("link definitions are found for all blocks", () => {
+  expect(splitBlocks("See [docs].\n\n[docs]: https://example.org/").definitions).toBe("[docs]: https://example.org/");
+});
+
+test("open bold and code marks are closed while streaming", () => {
+  expect(healTail("this is **bo")).toBe("this is **bo**");
+  expect(healTail("this is **")).toBe("this is ");
+  expect(healTail("run `pip ins")).toBe("run `pip ins`");
+  expect(healTail("a **b** `c`")).toBe("a **b** `c`");
+  expect(healTail("```js\na ** b")).toBe("```js\na ** b");
+});
+
+test("what has arrived is on screen within a second", () => {
+  let pace = arrive(START, 400, 0);
+  pace = advance(pace, 450);
+  expect(pace.shown).toBeCloseTo(200);
+  pace = arrive(pace, 700, 450);
+  expect(advance(pace, 1_350).shown).toBe(700);
+});
+
+test("a short rest is not stretched over the whole second", () => {
+  expect(advance(arrive(START, 3, 0), 100).shown).toBe(3);
+});
+
+test("text that was dropped starts again from nothing", () => {
+  const pace = advance(arrive(START, 400, 0), 900);
+  expect(arrive(pace, 10, 900).shown).toBe(0);
+});
+
+test("the cut is at a word and never inside a character", () => {
+  expect("one two three".slice(0, cutAt("one two three", 9))).toBe("one two");
+  const astronauts = "👩".repeat(40);
+  for (let shown = 1; shown < astronauts.length; shown++) expect(cutAt(astronauts, shown) % 2).toBe(0);
+});
