@@ -1,0 +1,323 @@
+"""A whole gateway for tests: real app, lanes, worker and memory back end, with invented models.
+
+Only the replicas, the vocabulary and the checks are stand-ins, because tests can't own a model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import httpx2
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn import Config, Server
+
+from tertulia.backends.bell import LocalBell
+from tertulia.backends.clock import SystemClock, SystemIds
+from tertulia.backends.memory import MemoryBackend
+from tertulia.core.plans import Plan
+from tertulia.core.types import (
+    GenerateRequest,
+    Limits,
+    ModelState,
+    PromptMessage,
+    Said,
+    TokenIds,
+    Unit,
+    Usage,
+    User,
+    Verdict,
+)
+from tertulia.gateway.app import create_app
+from tertulia.gateway.desk import Desk, GatewayRules
+from tertulia.gateway.streams import OpenStreams
+from tertulia.ports import Chunk
+from tertulia.worker.desk import WorkerDesk, WorkerRules
+from tertulia.worker.loop import Worker
+
+PASSWORD = "a long enough password"
+ANSWER = ("Decode reads every weight ", "for each token. ", "So memory is the limit.")
+FORBIDDEN = "forbiddenword"
+
+
+class Letters:
+    """A vocabulary in which every character is one token; it has two control tokens."""
+
+    name = "letters"
+    window = 8_000
+    cost = (2, 2)
+    control_ids = frozenset({1, 2})
+
+    def encode(self, text: str) -> TokenIds:
+        return tuple(ord(letter) + 10 for letter in text)
+
+    def encode_control(self, text: str) -> TokenIds:
+        return tuple({"<": 1, ">": 2}[letter] for letter in text)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return "".join(chr(number - 10) for number in ids if number >= 10)
+
+    def render(self, messages: Sequence[PromptMessage]) -> Sequence[Chunk]:
+        chunks = [Chunk("control", "<")]
+        for message in messages:
+            chunks += [Chunk("text", message.content), Chunk("control", ">")]
+        return chunks
+
+
+@dataclass
+class ScriptedReplicas:
+    """Says the script at once; while `hold` is not set it stays silent after `before_hold` units.
+
+    `aborted` lists what was aborted, `asked` every request.
+    """
+
+    script: Sequence[str] = ANSWER
+    before_hold: int = 10_000
+    hold: asyncio.Event = field(default_factory=asyncio.Event)
+    states: list[ModelState] = field(
+        default_factory=lambda: [
+            ModelState("large", "lab/large-8b", "fetching", done_bytes=5, total_bytes=10),
+            ModelState("small", "lab/small-1b", "ready", room=64, window=8_000),
+        ]
+    )
+    aborted: list[str] = field(default_factory=list)
+    asked: list[GenerateRequest] = field(default_factory=list)
+    finish: str = "stop"
+
+    def models(self) -> Sequence[ModelState]:
+        return self.states
+
+    def pick(self, model: str) -> str | None:
+        return "replica-1"
+
+    async def generate(self, replica: str, request: GenerateRequest) -> AsyncGenerator[Said, None]:
+        self.asked.append(request)
+        vocabulary = Letters()
+        for number, text in enumerate(self.script):
+            if number == self.before_hold:
+                await self.hold.wait()
+            yield Said((Unit(text, vocabulary.encode(text)),))
+        yield Said((), finish=self.finish, usage=Usage(len(request.prompt), 3, 1))
+
+    async def abort(self, replica: str, request_id: str) -> None:
+        self.aborted.append(request_id)
+
+    async def changed(self, *, timeout_s: float) -> None:
+        await asyncio.sleep(min(timeout_s, 0.01))
+
+
+class WordCheck:
+    """Flags one word, in and out."""
+
+    async def check_input(self, text: str) -> Verdict:
+        return self._verdict(text)
+
+    async def check_output(self, before: str, sentence: str) -> Verdict:
+        return self._verdict(sentence)
+
+    def _verdict(self, text: str) -> Verdict:
+        return Verdict(FORBIDDEN in text, "rules", "I can't help with that.")
+
+
+PLANS = {
+    "free": Plan("free", 8_000, 400, Limits(tokens_per_day=100_000, replies_running=2)),
+    "plus": Plan("plus", 32_000, 800, Limits(tokens_per_day=1_000_000, replies_running=2)),
+}
+RULES = GatewayRules(system_prompt="Be kind.", prompt_version="v1")
+
+
+@dataclass
+class Rig:
+    """One gateway, what is behind it, and clients of it."""
+
+    app: ASGIApp
+    desk: Desk
+    backend: MemoryBackend
+    replicas: ScriptedReplicas
+    url: str
+    clients: list[httpx2.AsyncClient] = field(default_factory=list)
+
+    def client(self, **headers: str) -> httpx2.AsyncClient:
+        """A client without a credential."""
+        client = httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=20)
+        self.clients.append(client)
+        return client
+
+    async def user(
+        self, name: str, *, plan: str = "free", role: str = "user"
+    ) -> httpx2.AsyncClient:
+        """A new user's client, with an API key."""
+        client = self.client()
+        made = await client.post("/v1/auth/register", json={"name": name, "password": PASSWORD})
+        assert made.status_code == 200, made.text
+        client.headers["Origin"] = self.url
+        key = await client.post("/v1/api-keys", json={"name": "tests"})
+        assert key.status_code == 201, key.text
+        await self.backend.accounts.change(made.json()["id"], {"plan": plan, "role": role})
+        return self.client(Authorization=f"Bearer {key.json()['secret']}")
+
+    async def browser(self, name: str) -> httpx2.AsyncClient:
+        """A new user's client with a session cookie, sending what a browser sends."""
+        client = self.client(Origin=self.url)
+        made = await client.post("/v1/auth/register", json={"name": name, "password": PASSWORD})
+        assert made.status_code == 200, made.text
+        return client
+
+
+@asynccontextmanager
+async def rig(
+    *,
+    rules: GatewayRules = RULES,
+    plans: dict[str, Plan] | None = None,
+    replicas: ScriptedReplicas | None = None,
+    change_desk: Callable[[Desk], Desk] = lambda desk: desk,
+    page: ASGIApp | None = None,
+) -> AsyncIterator[Rig]:
+    """The gateway on a loopback port with a worker beside it, until the block ends."""
+    clock = SystemClock()
+    backend = MemoryBackend(clock)
+    bell = LocalBell()
+    replicas = replicas or ScriptedReplicas()
+    vocabulary = Letters()
+    plans = plans or PLANS
+    await backend.conversations.prompt_text(rules.prompt_version, store=rules.system_prompt)
+    shared: dict[str, Any] = {
+        "turns": backend.turns,
+        "queue": backend.queue,
+        "log": backend.log,
+        "bell": bell,
+        "conversations": backend.conversations,
+        "messages": backend.messages,
+        "replicas": replicas,
+        "checks": WordCheck(),
+        "vocabulary": lambda _name: vocabulary,
+        "clock": clock,
+        "plans": plans,
+    }
+    desk = change_desk(
+        Desk(
+            presence=backend.presence,
+            accounts=backend.accounts,
+            credentials=backend.credentials,
+            new_id=SystemIds(clock),
+            streams=OpenStreams(),
+            rules=rules,
+            **shared,
+        )
+    )
+    worker_desk = WorkerDesk(split=_by_points, rules=WorkerRules(), **shared)
+    app = create_app(desk, page=page or _no_page)
+    async with asyncio.TaskGroup() as tasks:
+        working = tasks.create_task(Worker(worker_desk).run())
+        try:
+            async with _served(app) as url:
+                here = Rig(app, desk, backend, replicas, url)
+                try:
+                    yield here
+                finally:
+                    replicas.hold.set()
+                    for client in here.clients:
+                        await client.aclose()
+        finally:
+            working.cancel()
+
+
+async def new_conversation(client: httpx2.AsyncClient) -> str:
+    """The id of a fresh conversation."""
+    made = await client.post("/v1/conversations", json={})
+    assert made.status_code == 201, made.text
+    name: str = made.json()["id"]
+    return name
+
+
+async def ask(
+    client: httpx2.AsyncClient, conversation: str, content: str = "Why?", **more: Any
+) -> httpx2.Response:
+    """Posts a message and reads the whole stream."""
+    key = more.pop("key", content)
+    return await client.post(
+        f"/v1/conversations/{conversation}/messages",
+        json={"content": content, **more},
+        headers={"Accept": "text/event-stream", "Idempotency-Key": key},
+    )
+
+
+async def ask_later(
+    client: httpx2.AsyncClient, conversation: str, content: str = "Why?", **more: Any
+) -> httpx2.Response:
+    """Posts a message and takes the 202."""
+    key = more.pop("key", content)
+    return await client.post(
+        f"/v1/conversations/{conversation}/messages",
+        json={"content": content, **more},
+        headers={"Accept": "application/json", "Idempotency-Key": key},
+    )
+
+
+def events(body: str) -> list[tuple[int | None, str, Any]]:
+    """The (id, event, data) of a finished stream; comments and `retry` are left out."""
+    found = []
+    for block in body.split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in block.split("\n") if ": " in line)
+        if "event" in fields:
+            number = int(fields["id"]) if "id" in fields else None
+            found.append((number, fields["event"], json.loads(fields["data"])))
+    return found
+
+
+def text_of(body: str) -> str:
+    """The reply that a client shows after this stream."""
+    return "".join(data["text"] for _, kind, data in events(body) if kind == "delta")
+
+
+async def until(condition: Callable[[], Any]) -> Any:
+    """Waits for a condition of this process; a test's time-out bounds it."""
+    while not (value := condition()):  # noqa: ASYNC110 - what is waited for has no event
+        await asyncio.sleep(0.005)
+    return value
+
+
+def admin_user(backend: MemoryBackend) -> User:
+    """An administrator's record, to be added by a test."""
+    return User("u_admin", "root", "admin", "plus", None, 0.0)
+
+
+def with_limits(**limits: int) -> dict[str, Plan]:
+    """The usual plans with other limits for free users."""
+    free = PLANS["free"]
+    return {**PLANS, "free": replace(free, limits=replace(free.limits, **limits))}
+
+
+@asynccontextmanager
+async def _served(app: ASGIApp) -> AsyncIterator[str]:
+    config = Config(
+        app, host="127.0.0.1", port=0, log_level="critical", lifespan="off", access_log=False
+    )
+    server = Server(config)
+    server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(server._serve())
+        await until(lambda: server.started or task.done())
+        port = server.servers[0].sockets[0].getsockname()[1]
+        try:
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            server.should_exit = True
+            server.force_exit = True
+
+
+async def _no_page(_scope: Scope, _receive: Receive, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 404, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def _by_points(text: str) -> Sequence[str]:
+    sentences, rest = [], text
+    while (at := rest.find(". ")) >= 0:
+        sentences.append(rest[: at + 2])
+        rest = rest[at + 2 :]
+    return [*sentences, rest] if rest else sentences
