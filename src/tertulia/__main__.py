@@ -1,0 +1,5 @@
+"""`python -m tertulia` is the command `tertulia`."""
+
+from tertulia.cli import main
+
+main()

@@ -1,0 +1,193 @@
+"""The command line: one command per role, each with a help text that teaches.
+
+It parses, says and exits; whatever it starts lives elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import structlog
+import typer
+
+from tertulia import __version__
+from tertulia.config import ConfigError, Settings, load_settings, printed
+
+app = typer.Typer(
+    name="tertulia",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_show_locals=False,
+    help="A chat assistant on your own machines. Begin with `tertulia serve`.",
+)
+
+Config = Annotated[
+    Path | None,
+    typer.Option("--config", help="TOML file with settings; ./tertulia.toml if there is one."),
+]
+Parent = Annotated[
+    int | None, typer.Option("--die-with-parent", hidden=True, help="End with this process.")
+]
+
+
+def main() -> None:
+    """Runs the command line."""
+    app()
+
+
+@app.callback(invoke_without_command=True)
+def _about(
+    version: Annotated[bool, typer.Option("--version", help="Say which version this is.")] = False,
+) -> None:
+    if version:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.command()
+def serve(
+    config: Config = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Where everything is kept.")] = None,
+    large: Annotated[
+        str | None, typer.Option(help="The larger model to fetch: large, larger or off.")
+    ] = None,
+) -> None:
+    """Run the whole service on this machine: page, API, worker and engines.
+
+    The first start fetches a small model (93 MB) and prints a link that signs you in. A larger
+    model is fetched meanwhile (478 MB; `--large off` for never). Ctrl-C ends everything; answers
+    in progress go on at the next start.
+    """
+    given = {
+        "TERTULIA_SERVER__HOST": host,
+        "TERTULIA_SERVER__PORT": port,
+        "TERTULIA_DATA_DIR": data_dir,
+        "TERTULIA_MODELS__LARGE": large,
+    }
+    # As environment, so that the processes started from here see the same settings.
+    os.environ.update({name: str(value) for name, value in given.items() if value is not None})
+    settings = _settings(config)
+    _start_log(settings)
+    from tertulia.supervisor import serve as run
+
+    raise typer.Exit(asyncio.run(run(settings, config, typer.echo)))
+
+
+@app.command()
+def lanes(
+    config: Config = None,
+    print_link: Annotated[
+        bool, typer.Option("--print-link", help="Print a one-time sign-in link.")
+    ] = False,
+    die_with_parent: Parent = None,
+) -> None:
+    """Run gateway and worker in one process, without engines (`serve` starts this for you)."""
+    settings = _settings(config)
+    _start_log(settings)
+    _live_with(die_with_parent)
+    import uvloop
+
+    from tertulia.supervisor import LISTEN_VARIABLE
+    from tertulia.wiring import listen, listening_on, run_lanes
+
+    inherited = os.environ.pop(LISTEN_VARIABLE, None)
+    try:
+        if inherited is not None:
+            listening = listening_on(socket.socket(fileno=int(inherited)))
+        else:
+            listening = listen(settings.server.host, settings.server.port)
+        uvloop.run(run_lanes(settings, listening, print_link=print_link))
+    except OSError as error:
+        _fail(str(error))
+
+
+@app.command()
+def replica(
+    model: Annotated[str, typer.Argument(help="Name of an installed model, such as small.")],
+    config: Config = None,
+    models_dir: Annotated[Path | None, typer.Option(help="Folder of the models.")] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes any free one.")] = 8100,
+    threads: Annotated[int, typer.Option(help="Threads of the engine; 0 is all cores.")] = 0,
+    slots: Annotated[int, typer.Option(help="Replies generated at once.")] = 8,
+    die_with_parent: Parent = None,
+) -> None:
+    """Run one embedded engine, which speaks the HTTP dialect of vLLM.
+
+    If TERTULIA_REPLICA_KEY is set, clients must present it as a bearer token.
+    """
+    settings = _settings(config)
+    from tertulia.replica import main as engine
+
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
+    folder = (models_dir or settings.models_folder) / model
+    status = engine.run(
+        engine.ReplicaSettings(
+            folder=folder,
+            host=host,
+            port=port,
+            threads=threads,
+            n_slots=slots,
+            key=os.environ.get(engine.KEY_VARIABLE) or None,
+            parent_pid=die_with_parent,
+        )
+    )
+    raise typer.Exit(status)
+
+
+@app.command("config")
+def show_config(config: Config = None) -> None:
+    """Print the settings in force, secrets hidden, and exit. Fails if one of them is wrong."""
+    typer.echo(printed(_settings(config)))
+
+
+def _settings(config: Path | None) -> Settings:
+    try:
+        return load_settings(config)
+    except ConfigError as error:
+        _fail(f"The configuration can't be used:\n{error}")
+
+
+def _live_with(parent_pid: int | None) -> None:
+    if parent_pid is not None:
+        from tertulia.replica.lifeline import die_with_parent
+
+        die_with_parent(parent_pid)
+
+
+def _start_log(settings: Settings) -> None:
+    """One line for each event, on standard error: for a person at a terminal, else JSON."""
+    as_text = settings.log_format == "text" or (
+        settings.log_format == "auto" and sys.stderr.isatty()
+    )
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s %(message)s")
+    renderer: structlog.typing.Processor = (
+        structlog.dev.ConsoleRenderer() if as_text else structlog.processors.JSONRenderer()
+    )
+    # A traceback's own lines only: its variables could hold what a user wrote.
+    errors: structlog.typing.Processor = structlog.processors.ExceptionRenderer(
+        structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+    )
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            *([] if as_text else [errors]),
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+
+
+def _fail(message: str) -> NoReturn:
+    typer.echo(message, err=True)
+    raise typer.Exit(1)

@@ -1,0 +1,258 @@
+"""`tertulia serve`: keeps the lanes and the embedded engines running, and fetches the large model.
+
+It holds no state of the service: whatever dies is started again and goes on from the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import structlog
+
+from tertulia.backends.replicas.fleet import Fleet, ReplicaAddress, write_fleet
+from tertulia.config import Settings
+from tertulia.core.types import ModelState
+from tertulia.replica.catalogue import CatalogueModel, model_named
+from tertulia.replica.install import InstallFailed, Progress, install, is_installed
+from tertulia.replica.main import KEY_VARIABLE
+from tertulia.wiring import Listening, fleet_file, listen
+
+_log = structlog.get_logger(__name__)
+
+# The lanes find the gateway's socket here: it stays open while they are started again.
+LISTEN_VARIABLE = "TERTULIA_LISTEN_FD"
+
+_FIRST_PAUSE_S = 0.2
+_LONGEST_PAUSE_S = 5.0
+# A child that lived this long did not die of its start: the next pause is the first again.
+_SETTLED_S = 30.0
+_STOP_S = 10.0
+_PROGRESS_EVERY_S = 0.5
+
+
+@dataclass(slots=True)
+class _Child:
+    """One supervised process and how to start it."""
+
+    name: str
+    arguments: list[str]
+    environment: dict[str, str]
+    pass_fds: tuple[int, ...] = ()
+    process: asyncio.subprocess.Process | None = None
+
+
+@dataclass(slots=True)
+class _Board:
+    """What the lanes are told, rewritten whenever it changes."""
+
+    path: Path
+    models: dict[str, ModelState] = field(default_factory=dict)
+    replicas: dict[str, ReplicaAddress] = field(default_factory=dict)
+
+    def write(self) -> None:
+        # `auto` prefers the first: the larger one, once it is there.
+        models = sorted(self.models.values(), key=lambda model: model.name)
+        write_fleet(self.path, Fleet(tuple(models), tuple(self.replicas.values())))
+
+
+async def serve(settings: Settings, config: Path | None, say: Callable[[str], None]) -> int:
+    """Runs the whole service until SIGTERM or SIGINT; the exit status.
+
+    `say` is for the person at the terminal. Errors of the start are said in one sentence.
+    """
+    settings.run_dir.mkdir(parents=True, exist_ok=True)
+    try:
+        listening = listen(settings.server.host, settings.server.port)
+    except OSError as error:
+        say(_taken(settings, error))
+        return 1
+    leaving = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, leaving.set)
+    board = _Board(fleet_file(settings))
+    board.write()
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(_run(settings, config, listening, board, say))
+        left = tasks.create_task(leaving.wait())
+        await asyncio.wait({running, left}, return_when=asyncio.FIRST_COMPLETED)
+        running.cancel()
+        left.cancel()
+    if not running.cancelled():
+        return running.result()
+    return 0
+
+
+async def _run(
+    settings: Settings,
+    config: Path | None,
+    listening: Listening,
+    board: _Board,
+    say: Callable[[str], None],
+) -> int:
+    small = model_named("small")
+    if settings.models.embedded and not is_installed(small, settings.models_folder):
+        say(f"Fetching {small.title} once ({_megabytes(small.bytes_total)}).")
+        try:
+            await asyncio.to_thread(
+                install, small, settings.models_folder, _Said(say), settings.models.source
+            )
+        except InstallFailed as error:
+            say(f"The small model could not be installed: {error}")
+            return 1
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(_keep(_lanes(config, listening.sockets[0]), ["--print-link"]))
+        if settings.models.embedded:
+            tasks.create_task(_keep(_engine(settings, small, "small", board)))
+            if settings.models.large != "off":
+                tasks.create_task(_large(settings, board, say))
+    return 0
+
+
+async def _large(settings: Settings, board: _Board, say: Callable[[str], None]) -> None:
+    """Fetches the larger model while the small one already answers, then runs it."""
+    model = model_named(settings.models.large)
+    absent = ModelState("large", model.served_id, "fetching", total_bytes=model.bytes_total)
+    if not is_installed(model, settings.models_folder):
+        board.models["large"] = absent
+        board.write()
+        say(f"Fetching {model.title} behind ({_megabytes(model.bytes_total)}); chat works already.")
+        progress = _Said(say, board=board)
+        try:
+            await asyncio.to_thread(
+                install, model, settings.models_folder, progress, settings.models.source
+            )
+        except InstallFailed as error:
+            say(f"{model.title} could not be installed: {error}")
+            board.models["large"] = replace(absent, state="failed", message=str(error))
+            board.write()
+            return
+    await _keep(_engine(settings, model, "large", board))
+
+
+class _Said:
+    """Tells terminal and page how far a download is, not too often."""
+
+    def __init__(self, say: Callable[[str], None], *, board: _Board | None = None):
+        self._say = say
+        self._board = board
+        self._tenth = -1
+        self._written_at = 0.0
+
+    def __call__(self, progress: Progress) -> None:
+        if progress.stage != "download":
+            return
+        tenth = 10 * progress.done // progress.total if progress.total else 0
+        if tenth != self._tenth:
+            self._tenth = tenth
+            self._say(f"  fetched {10 * tenth} %")
+        now = time.monotonic()  # noqa: TID251 - paces a display
+        if self._board is not None and now - self._written_at >= _PROGRESS_EVERY_S:
+            self._written_at = now
+            large = self._board.models["large"]
+            self._board.models["large"] = replace(
+                large, done_bytes=progress.done, total_bytes=progress.total or large.total_bytes
+            )
+            self._board.write()
+
+
+def _lanes(config: Path | None, bound: socket.socket) -> _Child:
+    arguments = [sys.executable, "-m", "tertulia", "lanes"]
+    if config is not None:
+        arguments += ["--config", str(config)]
+    return _Child(
+        "lanes",
+        arguments,
+        {LISTEN_VARIABLE: str(bound.fileno())},
+        pass_fds=(bound.fileno(),),
+    )
+
+
+def _engine(settings: Settings, model: CatalogueModel, name: str, board: _Board) -> _Child:
+    """An engine on a port of its own, which stays the same when it is started again."""
+    port, key = _free_port(), secrets.token_urlsafe(32)
+    board.models[name] = ModelState(name, model.served_id, "starting", window=model.window_tokens)
+    board.replicas[name] = ReplicaAddress(
+        f"{name}-0", model.served_id, f"http://127.0.0.1:{port}", settings.models.slots, key
+    )
+    board.write()
+    arguments = [sys.executable, "-m", "tertulia", "replica", model.name]
+    arguments += ["--models-dir", str(settings.models_folder), "--port", str(port)]
+    arguments += ["--threads", str(_threads(settings)), "--slots", str(settings.models.slots)]
+    return _Child(f"engine {name}", arguments, {KEY_VARIABLE: key})
+
+
+def _threads(settings: Settings) -> int:
+    """Engines that spin on more threads than there are cores slow each other to a crawl."""
+    if settings.models.threads:
+        return settings.models.threads
+    engines = 1 if settings.models.large == "off" else 2
+    return max(1, len(os.sched_getaffinity(0)) // engines)
+
+
+async def _keep(child: _Child, first_arguments: list[str] | None = None) -> None:
+    """Starts a child again whenever it ends, until cancelled; then it is asked to end."""
+    pause_s = _FIRST_PAUSE_S
+    extra = first_arguments or []
+    try:
+        while True:
+            began = time.monotonic()  # noqa: TID251 - measures a process, decides no turn
+            child.process = await asyncio.create_subprocess_exec(
+                *child.arguments,
+                *extra,
+                "--die-with-parent",
+                str(os.getpid()),
+                env={**os.environ, **child.environment},
+                pass_fds=child.pass_fds,
+                # Its own group, so that Ctrl-C reaches it once, through us.
+                start_new_session=True,
+            )
+            extra = []
+            status = await child.process.wait()
+            lived_s = time.monotonic() - began  # noqa: TID251 - as above
+            pause_s = _FIRST_PAUSE_S if lived_s > _SETTLED_S else min(2 * pause_s, _LONGEST_PAUSE_S)
+            _log.warning("child_ended", child=child.name, status=status, again_in_s=pause_s)
+            await asyncio.sleep(pause_s)  # noqa: TID251 - this is the supervisor's own clock
+    finally:
+        await _end(child)
+
+
+async def _end(child: _Child) -> None:
+    process = child.process
+    if process is None or process.returncode is not None:
+        return
+    process.terminate()
+    try:
+        async with asyncio.timeout(_STOP_S):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _taken(settings: Settings, error: OSError) -> str:
+    where = f"{settings.server.host}:{settings.server.port}"
+    return (
+        f"Can't listen on {where}: {error.strerror}. Is Tertulia running already? "
+        "Choose another port with --port."
+    )
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / 1_000_000:.0f} MB"
