@@ -57,7 +57,7 @@ def begun(new: NewTurn, reservation: Reservation | None, now: float) -> Turn:
         epoch=0,
         attempt=1,
         created_at=now,
-        conversation_id=new.conversation_id,
+        conversation_id=None if new.kind == "stateless" else new.conversation_id,
         user_message_id=new.user_message_id,
         prompt=new.prompt,
         notices=new.notices,

@@ -175,7 +175,7 @@ class MemoryTurns:
         turn = begun(new, reservation, now)
         if turn.reply_id in store.turns:
             raise ValueError(f"a turn with the id {turn.reply_id} is there already")
-        if turn.conversation_id is not None and turn.kind != "stateless":
+        if turn.conversation_id is not None:
             ids = store.message_ids[turn.owner, turn.conversation_id]
             seq = 1 + (store.messages[turn.owner, ids[-1]].seq if ids else 0)
             if new.kind == "message":
@@ -197,7 +197,7 @@ class MemoryTurns:
         turn = rerun(failed, new, reservation, now, attempt=attempt)
         self._store.put_turn(turn)
         self._log.restart(turn.reply_id, fence=turn.epoch, attempt=attempt)
-        if turn.conversation_id is not None and turn.kind != "stateless":
+        if turn.conversation_id is not None:
             self._show(turn, None)
             self._move_head(turn, new.title, now)
         return turn

@@ -1,0 +1,75 @@
+-- Turns: admission, and what is written under an epoch. An open turn is queued or running.
+
+-- name: by_key
+-- The turn that an owner began under a key.
+SELECT * FROM whole_turns WHERE owner = :owner AND key = :key;
+
+-- name: by_reply
+-- The owner's turn.
+SELECT * FROM whole_turns WHERE owner = :owner AND reply_id = :reply_id;
+
+-- name: held
+-- The open turn, if this epoch is still its epoch.
+SELECT * FROM whole_turns
+WHERE reply_id = :reply_id AND epoch = :epoch AND status IN ('queued', 'running');
+
+-- name: open_of_owner
+-- What an owner holds now: open turns, oldest first.
+SELECT reply_id, reserved FROM turns
+WHERE owner = :owner AND status IN ('queued', 'running')
+ORDER BY created_at, reply_id;
+
+-- name: open_of_conversation
+-- The open turns of one conversation: what can be in the way of another.
+SELECT * FROM whole_turns
+WHERE owner = :owner AND conversation_id = :conversation_id
+  AND status IN ('queued', 'running')
+ORDER BY created_at, reply_id;
+
+-- name: used_on
+-- Settled tokens of an owner on a day.
+SELECT coalesce(sum(charged), 0) FROM settlements WHERE owner = :owner AND day = :day;
+
+-- name: add
+-- A new turn.
+INSERT INTO turns (
+  owner, reply_id, key, body_sha, kind, plan, lane, requested, answer_tokens, reserved, sampling,
+  status, epoch, attempt, created_at, conversation_id, user_message_id, parent_id, prompt, notices,
+  lease_until, followed_at, model, reason, replica, request_id, prompt_tokens, finished_at, finish,
+  text, input_tokens, cached_tokens, output_tokens, charged, refusal, failure, last_event_id,
+  stop_reason
+) VALUES (
+  :owner, :reply_id, :key, :body_sha, :kind, :plan, :lane, :requested, :answer_tokens, :reserved,
+  :sampling, :status, :epoch, :attempt, :created_at, :conversation_id, :user_message_id,
+  :parent_id, :prompt, :notices, :lease_until, :followed_at, :model, :reason, :replica,
+  :request_id, :prompt_tokens, :finished_at, :finish, :text, :input_tokens, :cached_tokens,
+  :output_tokens, :charged, :refusal, :failure, :last_event_id, :stop_reason
+);
+
+-- name: rewrite
+-- Every field of a turn that can change; its ids and its body can't.
+UPDATE turns SET
+  plan = :plan, lane = :lane, requested = :requested, answer_tokens = :answer_tokens,
+  reserved = :reserved, sampling = :sampling, status = :status, epoch = :epoch,
+  attempt = :attempt, created_at = :created_at, prompt = :prompt, notices = :notices,
+  lease_until = :lease_until, followed_at = :followed_at, model = :model, reason = :reason,
+  replica = :replica, request_id = :request_id, prompt_tokens = :prompt_tokens,
+  finished_at = :finished_at, finish = :finish, text = :text, input_tokens = :input_tokens,
+  cached_tokens = :cached_tokens, output_tokens = :output_tokens, charged = :charged,
+  refusal = :refusal, failure = :failure, last_event_id = :last_event_id,
+  stop_reason = :stop_reason
+WHERE owner = :owner AND reply_id = :reply_id;
+
+-- name: settle
+-- What an ended run cost, in numbers only.
+INSERT INTO settlements (
+  owner, day, reply_id, epoch, settled_at, charged, input_tokens, cached_tokens, output_tokens,
+  plan, model
+) VALUES (
+  :owner, :day, :reply_id, :epoch, :settled_at, :charged, :input_tokens, :cached_tokens,
+  :output_tokens, :plan, :model
+);
+
+-- name: is_there
+-- Whether a reply id is taken, by anyone.
+SELECT 1 FROM turns WHERE reply_id = :reply_id;

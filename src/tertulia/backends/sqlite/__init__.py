@@ -1,0 +1,54 @@
+"""The embedded back end: all ports over one SQLite file, for one process and its event loop.
+
+What it has answered survives a crash of the process and of the machine.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tertulia.backends.sqlite.accounts import SqliteAccounts
+from tertulia.backends.sqlite.conversations import SqliteConversations
+from tertulia.backends.sqlite.credentials import SqliteCredentials
+from tertulia.backends.sqlite.file import open_writer, prepare
+from tertulia.backends.sqlite.log import SqliteLog
+from tertulia.backends.sqlite.messages import SqliteMessages
+from tertulia.backends.sqlite.queue import SqlitePresence, SqliteQueue
+from tertulia.backends.sqlite.readers import Readers
+from tertulia.backends.sqlite.turns import SqliteTurns
+from tertulia.backends.sqlite.writer import Writer
+from tertulia.ports import Clock
+
+__all__ = ["SqliteBackend"]
+
+
+class SqliteBackend:
+    """Opens the file at once (and migrates it); `close` lets it go.
+
+    StoreUnavailable says why it can't be opened: another process has it, or its disk can't
+    promise durability. NewerSchema: a newer version wrote it.
+    """
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self._lock = prepare(path)
+        try:
+            self._writer = Writer(open_writer(path))
+        except BaseException:
+            self._lock.release()
+            raise
+        self._readers = Readers(path)
+        writer, readers = self._writer, self._readers
+        self.log = SqliteLog(writer, clock)
+        self.turns = SqliteTurns(writer, readers, self.log, clock)
+        self.queue = SqliteQueue(writer, readers, clock)
+        self.presence = SqlitePresence(writer, clock)
+        self.conversations = SqliteConversations(writer, readers, self.log, clock)
+        self.messages = SqliteMessages(writer, readers)
+        self.accounts = SqliteAccounts(writer, readers, clock)
+        self.credentials = SqliteCredentials(writer, readers, clock)
+
+    async def close(self) -> None:
+        """Finishes what waits and lets the file go."""
+        await self._readers.close()
+        await self._writer.close()
+        self._lock.release()

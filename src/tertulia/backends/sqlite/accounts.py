@@ -1,0 +1,82 @@
+"""Users in SQLite."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from tertulia.backends.sql import statements
+from tertulia.backends.sqlite.readers import Readers
+from tertulia.backends.sqlite.rows import user_of, user_values
+from tertulia.backends.sqlite.turns import spent_of
+from tertulia.backends.sqlite.writer import Writer
+from tertulia.core.types import User
+from tertulia.ports import Clock
+
+SQL: Final = statements("accounts")
+CHANGEABLE: Final = frozenset({"role", "plan", "password_hash", "disabled"})
+
+Database = sqlite3.Connection
+
+
+class SqliteAccounts:
+    """The `Accounts` port."""
+
+    def __init__(self, writer: Writer, readers: Readers, clock: Clock) -> None:
+        self._writer = writer
+        self._readers = readers
+        self._clock = clock
+
+    async def add(self, user: User) -> User | None:
+        """The new user, or None if the name is taken in any case."""
+        values = user_values(user)
+        added = await self._writer.put(
+            lambda database: database.execute(SQL["add"], values).rowcount
+        )
+        return user if added else None
+
+    async def find(self, user_id: str) -> User | None:
+        """The user, disabled or not."""
+        return await self._readers.ask(lambda database: _find(database, user_id))
+
+    async def by_name(self, name: str) -> User | None:
+        """The user of that name in any case."""
+        values = {"name_key": name.casefold()}
+        row = await self._readers.ask(
+            lambda database: database.execute(SQL["by_name"], values).fetchone()
+        )
+        return user_of(row) if row is not None else None
+
+    async def change(self, user_id: str, changes: Mapping[str, Any]) -> User | None:
+        """Touches only the named fields; None if there is no such user."""
+        unknown = changes.keys() - CHANGEABLE
+        if unknown:
+            raise ValueError(f"a user's {', '.join(sorted(unknown))} can't be changed")
+
+        def step(database: Database) -> User | None:
+            known = _find(database, user_id)
+            if known is None:
+                return None
+            changed = replace(known, **changes)
+            database.execute(SQL["change"], user_values(changed))
+            return changed
+
+        return await self._writer.put(step)
+
+    async def count(self) -> int:
+        """How many users there are."""
+        row = await self._readers.ask(lambda database: database.execute(SQL["count"]).fetchone())
+        return int(row[0])
+
+    async def spent(self, user_id: str) -> tuple[int, int, tuple[str, ...], float]:
+        """What `admit` would look at: settled today, reserved, open replies, end of the day."""
+        now = self._clock.now()
+        spent, replies = await self._readers.ask(lambda database: spent_of(database, user_id, now))
+        return spent.used_today, spent.reserved, replies, spent.day_ends_at
+
+
+def _find(database: Database, user_id: str) -> User | None:
+    row = database.execute(SQL["find"], {"id": user_id}).fetchone()
+    return user_of(row) if row is not None else None

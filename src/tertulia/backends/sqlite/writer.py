@@ -1,0 +1,169 @@
+"""The one thread that writes: it commits whatever has gathered, once, and only then answers.
+
+An answer means durable. Every step is whole or undone, and one that fails harms no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any, Final, TypeVar
+
+from tertulia.backends.sqlite.file import BUSY_MS, store_error
+from tertulia.ports import StoreUnavailable
+
+R = TypeVar("R")
+
+Step = Callable[[sqlite3.Connection], R]
+
+# Callers that may wait for a commit; the next one is told to come back.
+WAITING: Final = 4096
+# Steps of one transaction: enough to share a disk flush, few enough to answer soon.
+GROUP: Final = 512
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    step: Step[Any]
+    answer: asyncio.Future[Any]
+    after: Callable[[Any], None] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    error: BaseException
+
+
+class Writer:
+    """A bounded queue in front of one connection. All callers live in one event loop."""
+
+    def __init__(self, database: sqlite3.Connection, *, waiting: int = WAITING) -> None:
+        self._database = database
+        self._waiting = waiting
+        self._queue: SimpleQueue[_Asked | None] = SimpleQueue()
+        self._closed = False
+        self._scrub = False
+        self._thread = threading.Thread(target=self._run, name="sqlite-writer", daemon=True)
+        self._thread.start()
+
+    def put(self, step: Step[R], after: Callable[[R], None] | None = None) -> asyncio.Future[R]:
+        """Runs `step` in the next transaction; the future is its durable answer.
+
+        `after` is called in the event loop, once the step is committed and before anybody sees
+        its answer, in the order of the commits, even if the caller has gone.
+        """
+        if self._closed:
+            raise StoreUnavailable("the store is closed")
+        if self._queue.qsize() >= self._waiting:
+            raise StoreUnavailable("too many writes are waiting: try again in a moment")
+        answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        self._queue.put(_Asked(step, answer, after))
+        return answer
+
+    def scrub(self) -> None:
+        """Called by a step that deleted words: the write-ahead log is emptied soon after it."""
+        self._scrub = True
+
+    async def close(self) -> None:
+        """Takes nothing more, finishes what waits, and ends the thread."""
+        if self._closed:
+            return
+        self._closed = True
+        self._queue.put(None)
+        await asyncio.get_running_loop().run_in_executor(None, self._thread.join)
+        self._database.close()
+
+    def _run(self) -> None:
+        open_ = True
+        while open_:
+            group, open_ = self._gather()
+            if group:
+                _hand_back(group, self._commit([asked.step for asked in group]))
+            if self._scrub and self._queue.empty():
+                self._empty_wal()
+
+    def _gather(self) -> tuple[list[_Asked], bool]:
+        """Waits for the first and takes all that came with it; False once the end is asked for."""
+        group: list[_Asked] = []
+        asked = self._queue.get()
+        while asked is not None:
+            group.append(asked)
+            if len(group) == GROUP:
+                return group, True
+            try:
+                asked = self._queue.get_nowait()
+            except Empty:
+                return group, True
+        return group, False
+
+    def _commit(self, steps: Sequence[Step[Any]]) -> list[Any]:
+        database = self._database
+        try:
+            database.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error as error:
+            return [_Failed(store_error(error))] * len(steps)
+        answers = []
+        for step in steps:
+            answers.append(self._run_step(step))
+            if not database.in_transaction:  # some errors end the whole transaction at once
+                break
+        else:
+            try:
+                database.execute("COMMIT")
+                return answers
+            except sqlite3.Error as error:
+                answers = [_Failed(store_error(error))]
+        if database.in_transaction:
+            database.execute("ROLLBACK")
+        if len(steps) == 1:
+            return answers[-1:]
+        # Nothing of the group is kept. Each alone: only those that can't be done fail.
+        return [answer for step in steps for answer in self._commit([step])]
+
+    def _run_step(self, step: Step[Any]) -> Any:
+        database = self._database
+        database.execute("SAVEPOINT step")
+        try:
+            answer = step(database)
+        except Exception as error:  # noqa: BLE001 - it goes to the caller, who acts on it
+            if database.in_transaction:
+                database.execute("ROLLBACK TO step")
+                database.execute("RELEASE step")
+            return _Failed(store_error(error))
+        database.execute("RELEASE step")
+        return answer
+
+    def _empty_wal(self) -> None:
+        """Deleted words leave the write-ahead log too; while a reader is at work, next time."""
+        database = self._database
+        database.execute("PRAGMA busy_timeout = 0")
+        try:
+            busy = database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+            self._scrub = bool(busy)
+        except sqlite3.OperationalError:
+            self._scrub = True
+        finally:
+            database.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
+
+
+def _hand_back(group: Sequence[_Asked], answers: Sequence[Any]) -> None:
+    """One call into the event loop for the whole group."""
+    with suppress(RuntimeError):  # the loop has ended: all is stored, nobody is left to hear of it
+        group[0].answer.get_loop().call_soon_threadsafe(_answer, group, answers)
+
+
+def _answer(group: Sequence[_Asked], answers: Sequence[Any]) -> None:
+    for asked, answer in zip(group, answers, strict=True):
+        if isinstance(answer, _Failed):
+            if not asked.answer.done():
+                asked.answer.set_exception(answer.error)
+            continue
+        if asked.after is not None:
+            asked.after(answer)
+        if not asked.answer.done():
+            asked.answer.set_result(answer)
