@@ -95,7 +95,8 @@ def lanes(
     _live_with(die_with_parent)
     import uvloop
 
-    from tertulia.supervisor import LISTEN_VARIABLE
+    from tertulia.ports import StoreUnavailable
+    from tertulia.supervisor import CANT_START, LISTEN_VARIABLE
     from tertulia.wiring import listen, listening_on, run_lanes
 
     inherited = os.environ.pop(LISTEN_VARIABLE, None)
@@ -105,8 +106,8 @@ def lanes(
         else:
             listening = listen(settings.server.host, settings.server.port)
         uvloop.run(run_lanes(settings, listening, print_link=print_link))
-    except OSError as error:
-        _fail(str(error))
+    except (OSError, StoreUnavailable) as error:
+        _fail(str(error), status=CANT_START)
 
 
 @app.command()
@@ -188,6 +189,6 @@ def _start_log(settings: Settings) -> None:
     )
 
 
-def _fail(message: str) -> NoReturn:
+def _fail(message: str, *, status: int = 1) -> NoReturn:
     typer.echo(message, err=True)
-    raise typer.Exit(1)
+    raise typer.Exit(status)

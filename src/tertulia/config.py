@@ -27,10 +27,7 @@ from pydantic_settings import (
 )
 
 # Small models follow short instructions; a long one costs each turn its tokens.
-_SYSTEM_PROMPT = (
-    "You are a helpful assistant. Answer briefly and plainly, in the language of the question. "
-    "If you do not know something, say so."
-)
+_SYSTEM_PROMPT = "You are a helpful assistant. Answer briefly and clearly."
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 Tokens = Annotated[int, Field(ge=1, le=10_000_000_000)]

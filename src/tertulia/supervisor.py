@@ -30,6 +30,8 @@ _log = structlog.get_logger(__name__)
 
 # The lanes find the gateway's socket here: it stays open while they are started again.
 LISTEN_VARIABLE = "TERTULIA_LISTEN_FD"
+# The lanes end with this status when another start would end the same way.
+CANT_START = 3
 
 _FIRST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 5.0
@@ -37,6 +39,10 @@ _LONGEST_PAUSE_S = 5.0
 _SETTLED_S = 30.0
 _STOP_S = 10.0
 _PROGRESS_EVERY_S = 0.5
+
+
+class _Hopeless(Exception):
+    """A child said why it can't start: starting it again would not help."""
 
 
 @dataclass(slots=True)
@@ -109,13 +115,28 @@ async def _run(
         except InstallFailed as error:
             say(f"The small model could not be installed: {error}")
             return 1
+    status = 0
+    try:
+        await _keep_all(settings, config, listening, board, small, say)
+    except* _Hopeless:
+        status = CANT_START
+    return status
+
+
+async def _keep_all(
+    settings: Settings,
+    config: Path | None,
+    listening: Listening,
+    board: _Board,
+    small: CatalogueModel,
+    say: Callable[[str], None],
+) -> None:
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(_keep(_lanes(config, listening.sockets[0]), ["--print-link"]))
         if settings.models.embedded:
             tasks.create_task(_keep(_engine(settings, small, "small", board)))
             if settings.models.large != "off":
                 tasks.create_task(_large(settings, board, say))
-    return 0
 
 
 async def _large(settings: Settings, board: _Board, say: Callable[[str], None]) -> None:
@@ -218,6 +239,8 @@ async def _keep(child: _Child, first_arguments: list[str] | None = None) -> None
             )
             extra = []
             status = await child.process.wait()
+            if status == CANT_START:
+                raise _Hopeless(child.name)
             lived_s = time.monotonic() - began  # noqa: TID251 - as above
             pause_s = _FIRST_PAUSE_S if lived_s > _SETTLED_S else min(2 * pause_s, _LONGEST_PAUSE_S)
             _log.warning("child_ended", child=child.name, status=status, again_in_s=pause_s)

@@ -30,9 +30,8 @@ from tertulia.backends.vocabulary import ModelVocabulary, load_vocabulary
 from tertulia.config import Settings
 from tertulia.core.plans import Plan
 from tertulia.core.types import ApiKey, Limits, ModelState, User
-from tertulia.gateway.accounts import KEY_PREFIX
 from tertulia.gateway.app import create_app
-from tertulia.gateway.auth import secret_hash
+from tertulia.gateway.auth import KEY_PREFIX, secret_hash
 from tertulia.gateway.desk import Desk, GatewayRules
 from tertulia.gateway.streams import OpenStreams
 from tertulia.replica.catalogue import model_named
@@ -61,7 +60,7 @@ class Listening:
 async def run_lanes(settings: Settings, listening: Listening, *, print_link: bool) -> None:
     """Gateway and worker in one process over one SQLite file, until SIGTERM or SIGINT."""
     clock = SystemClock()
-    store = await SqliteBackend.open(settings.database, clock)
+    store = SqliteBackend(settings.database, clock)
     try:
         await store.queue.restarted()
         await store.conversations.prompt_text(settings.prompt_version, store=settings.prompt.system)

@@ -49,6 +49,7 @@ class _Replica:
     address: ReplicaAddress
     healthy: bool = False
     verified: bool = False
+    seen: bool = False
     refused: str = ""
     misses: int = 0
     dispatched: int = 0
@@ -216,13 +217,13 @@ class HttpReplicas:
                 found.refused = await self._disagreement(found)
                 found.verified = not found.refused
             if not found.healthy:
-                found.healthy = True
+                found.healthy = found.seen = True
                 self._changed.set()
                 _log.info("replica_up", replica=found.address.name, verified=found.verified)
             self._end_silent(found)
             return
         found.misses += 1
-        if found.misses == _MISSES:
+        if found.misses == _MISSES and found.seen:
             _log.warning("replica_lost", replica=found.address.name)
             found.lose("the replica missed its heartbeats")
             self._changed.set()
