@@ -19,8 +19,11 @@ Split = Callable[[str], Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Text to check and, once it passed, to release: `sentence` may reach past `text` by a part
-    of a token, which then comes with the next piece."""
+    """Text to check and, once it passed, to release.
+
+    `sentence` reaches past `text` where a token, or what may become a stop string, straddles its
+    end; that part comes with the next piece.
+    """
 
     sentence: str
     text: str
@@ -54,7 +57,7 @@ class SentenceGate:
             return self._release(self._chars)
         if not self._may_end and self._tokens < self.cap_tokens:
             return None
-        return self._release(self._border())
+        return self._release(self._border(), withheld=self._stop_chars - 1)
 
     def close(self) -> Piece | None:
         """The generation ended: everything that is left."""
@@ -70,29 +73,32 @@ class SentenceGate:
 
     def _border(self) -> int:
         """How many held characters end with a whole sentence."""
-        text = "".join(unit.text for unit in self._units)
-        # What might be the beginning of a stop string waits until it is one or is not.
-        limit = len(text) - max((len(s) for s in self.stop), default=1) + 1
         if self._tokens >= self.cap_tokens:
-            return limit
+            return self._chars
+        text = "".join(unit.text for unit in self._units)
         # The last sentence may go on, unless a line end closed it.
         border = text.rfind("\n") + 1
         rest = self.split(text[border:])
-        border += sum(len(sentence) for sentence in rest[:-1])
-        return min(border, limit)
+        return border + sum(len(sentence) for sentence in rest[:-1])
 
-    def _release(self, border: int) -> Piece | None:
-        """The whole units within the first `border` characters."""
+    @property
+    def _stop_chars(self) -> int:
+        return max((len(s) for s in self.stop), default=1)
+
+    def _release(self, border: int, *, withheld: int = 0) -> Piece | None:
+        """The whole units within the first `border` characters, but not the last `withheld` ones:
+        what might be the beginning of a stop string waits until it is one or is not."""
+        end = min(border, self._chars - withheld)
         count, chars = 0, 0
         for unit in self._units:
-            if chars + len(unit.text) > border:
+            if chars + len(unit.text) > end:
                 break
             chars += len(unit.text)
             count += 1
         if not count:
             return None
         out, self._units = self._units[:count], self._units[count:]
-        straddling = self._units[0].text[: border - chars] if self._units else ""
+        straddling = "".join(unit.text for unit in self._units)[: border - chars]
         ids = tuple(i for unit in out for i in unit.ids)
         text = "".join(unit.text for unit in out)
         self._chars -= chars
@@ -101,12 +107,13 @@ class SentenceGate:
         return Piece(text + straddling, text, ids)
 
     def _cut_at_stop(self) -> bool:
-        """Drops the first stop string and all after it."""
+        """Drops the stop string that was complete first, and all after it."""
         text = "".join(unit.text for unit in self._units)
-        found = [at for at in (text.find(s) for s in self.stop) if at >= 0]
+        found = [(at + len(s), at) for s in self.stop if (at := text.find(s)) >= 0]
         if not found:
             return False
-        cut, chars = min(found), 0
+        # By its end, or the same reply would be cut elsewhere when it comes in larger batches.
+        cut, chars = min(found)[1], 0
         kept: list[Unit] = []
         for unit in self._units:
             if chars >= cut:
