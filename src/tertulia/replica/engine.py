@@ -111,7 +111,9 @@ class Engine:
         with self._wake:
             if self._death is not None or self._stopping:
                 raise EngineDead("the engine has stopped")
-            if len(self._waiting) >= self._settings.n_queue:
+            # Those who will take a free slot at the next step are not a queue yet.
+            n_free = max(0, self._settings.n_slots - len(self._running))
+            if len(self._waiting) >= self._settings.n_queue + n_free:
                 raise QueueFull(f"{len(self._waiting)} requests are waiting")
             self._waiting[sequence.key] = sequence
             self._wake.notify()
@@ -183,7 +185,7 @@ class Engine:
                             self._wake.wait(IDLE_S)
         except Cancelled as error:
             self._end(error if not self._stopping else None)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the process must end with it
+        except BaseException as error:  # noqa: BLE001  # whatever it is, the process must end with it
             self._end(error)
         else:
             self._end(None)

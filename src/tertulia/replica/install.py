@@ -225,7 +225,7 @@ def _describe(model: CatalogueModel, gguf: Path, ready: Path) -> None:
 
 def _child(arguments: list[str]) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "GGML_NO_BACKTRACE": "1"}
-    return subprocess.run(  # noqa: S603 - our own modules, with paths of our own
+    return subprocess.run(  # noqa: S603  # our own modules, with paths of our own
         [sys.executable, "-m", *arguments],
         capture_output=True,
         text=True,

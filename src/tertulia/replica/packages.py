@@ -90,7 +90,7 @@ def _pip_lines(folder: Path, requirements: Path) -> Iterator[str]:
     # Kept beside the model, not in pip's cache: half a gigabyte twice would fill a small disk.
     command += ["--only-binary", ":all:", "--no-cache-dir", "--disable-pip-version-check"]
     command += ["--no-input", "--progress-bar", "raw", "-d", str(folder), "-r", str(requirements)]
-    with subprocess.Popen(  # noqa: S603 - pip, with names from the catalogue
+    with subprocess.Popen(  # noqa: S603  # pip, with names from the catalogue
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
     ) as pip:
         assert pip.stdout is not None

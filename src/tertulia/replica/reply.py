@@ -113,7 +113,7 @@ class ChatShape:
     def opening(self) -> list[dict[str, Any]]:
         return [chat_delta({"role": "assistant", "content": ""}, None, None, None)]
 
-    def chunk(self, emission: Emission, prompt: Sequence[int] | None) -> dict[str, Any]:  # noqa: ARG002
+    def chunk(self, emission: Emission, prompt: Sequence[int] | None) -> dict[str, Any]:  # noqa: ARG002  # one signature for both kinds
         ids = emission.tokens if self.with_ids else None
         return chat_delta({"content": emission.text}, emission.finish, emission.stop_string, ids)
 
@@ -122,7 +122,7 @@ class ChatShape:
         text: str,
         ids: Sequence[int],
         last: Emission,
-        prompt: Sequence[int],  # noqa: ARG002
+        prompt: Sequence[int],  # noqa: ARG002  # one signature for both kinds
     ) -> dict[str, Any]:
         return {
             "index": 0,

@@ -1,0 +1,103 @@
+"""A real engine process with the small model, shared by the tests of this folder.
+
+It must end with the tests, and use one thread only.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import httpx2
+import pytest
+
+ROOT = Path(__file__).parents[2]
+END_S = 20.0
+POLL_S = 0.02
+
+
+def models_dir() -> Path:
+    """Where the models are installed on this machine."""
+    return Path(os.environ.get("TERTULIA_MODELS_DIR") or ROOT / ".tertulia" / "models")
+
+
+@pytest.fixture(scope="session")
+def small_folder() -> Path:
+    """The installed small model; its tests are skipped where there is none."""
+    folder = models_dir() / "small"
+    if not (folder / "model.json").is_file():
+        pytest.skip(f"the small model is not installed in {folder}: tertulia models install small")
+    return folder
+
+
+@dataclass
+class Replica:
+    """A running engine process and a client for it."""
+
+    process: subprocess.Popen[str]
+    port: int
+    client: httpx2.Client
+
+    def complete(self, prompt: str | list[int], **fields: Any) -> dict[str, Any]:
+        body = {"prompt": prompt, "temperature": 0, "max_tokens": 8, "return_token_ids": True}
+        answer = self.client.post("/v1/completions", json=body | fields)
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    def metric(self, name: str) -> float:
+        """The one value of a metric, summed over its labels."""
+        lines = self.client.get("/metrics").text.splitlines()
+        values = [float(line.split()[-1]) for line in lines if line.startswith(name + "{")]
+        assert values, f"there is no metric {name}"
+        return sum(values)
+
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        """Looks until it holds; a test that waits for ever is a failed test."""
+        pause = Event()
+        for _ in range(int(END_S / POLL_S)):
+            if condition():
+                return
+            pause.wait(POLL_S)
+        raise AssertionError("it did not happen")
+
+    @property
+    def idle(self) -> bool:
+        names = ("num_requests_running", "num_requests_waiting", "kv_cache_usage_perc")
+        return all(self.metric(f"vllm:{name}") == 0 for name in names)
+
+
+def start_replica(folder: Path, *arguments: str, **environment: str) -> Replica:
+    """Starts an engine process and reads the port from its first line."""
+    command = [sys.executable, "-m", "tertulia.replica", str(folder), "--threads", "1"]
+    process = subprocess.Popen(
+        [*command, "--die-with-parent", str(os.getpid()), *arguments],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | environment,
+    )
+    assert process.stdout is not None
+    ready = json.loads(process.stdout.readline())
+    client = httpx2.Client(base_url=f"http://127.0.0.1:{ready['port']}", timeout=60)
+    return Replica(process, ready["port"], client)
+
+
+def end_replica(replica: Replica) -> None:
+    """Ends the process and everything that belongs to it."""
+    replica.client.close()
+    replica.process.kill()
+    replica.process.wait(END_S)
+    assert replica.process.stdout is not None
+    replica.process.stdout.close()
+
+
+@pytest.fixture(scope="session")
+def replica(small_folder: Path) -> Iterator[Replica]:
+    """One engine for all tests: 4 slots, so that a queue forms quickly, and small steps."""
+    started = start_replica(small_folder, "--slots", "4", "--step-tokens", "32", "--queue", "4")
+    yield started
+    end_replica(started)
