@@ -118,7 +118,8 @@ export class Chat {
       const message = await this.stopOnServer(live);
       live.leave();
       if (message === null) this.takeBack([live.viewKey], live.viewKey);
-      else this.update(live.viewKey, { ...message, live: null });
+      else this.rename(live.viewKey, message.id, message.parentId, { ...message, live: null });
+      this.markRunning(null);
       announce("Answer stopped.");
       void refreshAccount();
     } catch (error) {
@@ -218,11 +219,15 @@ export class Chat {
       this.complain(sentence(outcome.problem), outcome.problem);
     }
     if (outcome.kind === "signed_out") {
-      takeBack();
+      if (turn.post !== null && live.messageId === null && live.named === null) takeBack();
+      else this.letGo(live);
       account.value = null;
     }
     if (outcome.kind === "gone") {
-      this.update(live.viewKey, { live: null, status: "completed", content: live.assembly.value.text });
+      // What the store has of it takes the place of what the page has.
+      const asked = this.messages.value.get(this.byView(live.viewKey)?.parentId ?? "")?.viewKey ?? "";
+      if (live.named === null) this.takeBack([live.viewKey, ...(asked.startsWith("local_") ? [asked] : [])], null);
+      else this.update(live.viewKey, { live: null, status: "completed", content: live.text });
       await this.load();
     }
     if (outcome.kind !== "left") void refreshAccount();
@@ -233,26 +238,27 @@ export class Chat {
     const meta = state.meta;
     if (meta === null || live.named === meta) return;
     live.named = meta;
-    const reply = this.byView(live.viewKey);
-    if (reply === undefined) return;
-    const old = reply.parentId === null ? undefined : this.messages.value.get(reply.parentId);
-    const next = new Map(this.messages.value);
-    const userId = meta.userMessageId || reply.parentId;
-    if (old !== undefined && userId !== null && old.id !== userId) {
-      next.delete(old.id);
-      next.set(userId, { ...old, id: userId });
-    }
-    next.delete(reply.id);
-    next.set(meta.messageId, {
-      ...reply, id: meta.messageId, parentId: userId, status: "running",
-      model: meta.model, requested: meta.requested, reason: meta.reason, notices: meta.notices,
-    });
-    batch(() => {
-      this.renameChoices({ [reply.id]: meta.messageId, ...(old && userId ? { [old.id]: userId } : {}) });
-      this.messages.value = next;
-    });
+    const { model, requested, reason, notices } = meta;
+    this.rename(live.viewKey, meta.messageId, meta.userMessageId, { status: "running", model, requested, reason, notices });
     announce("Answer started.");
     this.markRunning(meta.messageId);
+  }
+
+  private rename(viewKey: string, replyId: string, userId: string | null, fields: Partial<Shown>): void {
+    const reply = this.byView(viewKey);
+    if (reply === undefined) return;
+    const asked = reply.parentId === null ? undefined : this.messages.value.get(reply.parentId);
+    const next = new Map(this.messages.value);
+    next.delete(reply.id);
+    if (asked !== undefined && userId) {
+      next.delete(asked.id);
+      next.set(userId, { ...asked, id: userId });
+    }
+    next.set(replyId, { ...reply, ...fields, id: replyId, parentId: userId || reply.parentId });
+    batch(() => {
+      this.renameChoices({ [reply.id]: replyId, ...(asked && userId ? { [asked.id]: userId } : {}) });
+      this.messages.value = next;
+    });
   }
 
   private finish(live: LiveReply): void {

@@ -39,8 +39,11 @@ export async function refreshAccount(): Promise<void> {
     account.value = await call<Account>("GET", "/v1/me");
     offline.value = false;
   } catch (error) {
-    if (!(error instanceof Refused)) offline.value = true;
-    if (error instanceof Refused || account.value === undefined) account.value = account.value ?? null;
+    // A 401 has set it to null already. Other trouble signs nobody out.
+    const answered = error instanceof Refused && error.problem.status < 500;
+    if (account.value) return;
+    offline.value = !answered;
+    account.value = null;
   }
 }
 

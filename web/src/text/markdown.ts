@@ -45,13 +45,13 @@ for (const name of ["th_open", "td_open"]) {
     return renderToken(tokens, index, options);
   };
 }
-// The page has its own headings; those of a reply come below them.
+// A message has a heading of its own (for screen readers); those inside it come below and leave no level out.
 for (const name of ["heading_open", "heading_close"]) {
   rules[name] = (tokens, index, options) => {
     const token = tokens[index]!;
     const level = Number(token.tag.charAt(1));
     if (!token.tag.startsWith("h") || Number.isNaN(level)) return renderToken(tokens, index, options);
-    const shown = Math.min(6, level + 2);
+    const shown = Math.max(3, level);
     return name === "heading_open" ? `<h${shown} class="h${level}" dir="auto">` : `</h${shown}>\n`;
   };
 }

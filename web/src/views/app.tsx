@@ -1,6 +1,6 @@
 /** The whole page: sign-in, or the conversations. */
 import type { JSX } from "preact";
-import { useEffect } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { announcement } from "../state/announce";
 import { current } from "../state/chat";
 import { refreshList } from "../state/conversations";
@@ -25,14 +25,7 @@ export function App({ said }: { said: string | null }): JSX.Element {
     <>
       {me === undefined ? <Opening /> : me === null ? (offline.value ? <Unreachable /> : <SignIn said={said} />) : <Rooms key={me.id} id={me.id} />}
       <div class="sr" role="status" aria-live="polite">{announcement.value}</div>
-      <div class="toasts">
-        {toasts.value.map((one) => (
-          <div key={one.id} class={one.bad ? "toast is-bad" : "toast"}>
-            <p>{one.text}</p>
-            <IconButton icon="close" label="Close this note" onClick={() => dismiss(one.id)} />
-          </div>
-        ))}
-      </div>
+      <Toasts />
     </>
   );
 }
@@ -69,6 +62,28 @@ function Rooms({ id }: { id: string }): JSX.Element {
       <ChatView />
       <AccountPanel />
       <LinkGuard />
+    </div>
+  );
+}
+
+// A popover, so that it is seen above a dialog too.
+function Toasts(): JSX.Element {
+  const box = useRef<HTMLDivElement>(null);
+  const items = toasts.value;
+  useEffect(() => {
+    const element = box.current;
+    if (element === null) return;
+    if (element.matches(":popover-open")) element.hidePopover();
+    if (items.length > 0) element.showPopover();
+  }, [items]);
+  return (
+    <div class="toasts" ref={box} popover="manual">
+      {items.map((one) => (
+        <div key={one.id} class={one.bad ? "toast is-bad" : "toast"}>
+          <p>{one.text}</p>
+          <IconButton icon="close" label="Close this note" onClick={() => dismiss(one.id)} />
+        </div>
+      ))}
     </div>
   );
 }

@@ -44,8 +44,9 @@ function Block({ text, definitions, closed, render }: BlockProps): JSX.Element {
     const element = place.current;
     if (element === null) return;
     if (render === null) element.textContent = text;
+    else if (!closed && growCode(element, text)) return;
     else element.innerHTML = render.render(text, definitions);
-  }, [text, definitions, render]);
+  }, [text, definitions, closed, render]);
   useLayoutEffect(() => {
     const element = place.current;
     if (!closed || render === null || element === null) return;
@@ -57,4 +58,20 @@ function Block({ text, definitions, closed, render }: BlockProps): JSX.Element {
     }
   }, [text, definitions, closed, render]);
   return <div ref={place} class={render === null ? "block is-plain" : "block"} />;
+}
+
+// Code that is still being written grows in place: it keeps its scroll position and what is selected.
+function growCode(element: HTMLElement, text: string): boolean {
+  const [head = "", body] = cutOnce(text, "\n");
+  if (!/^(?:`{3,}|~{3,})/.test(head) || body === null) return false;
+  const code = element.dataset["fence"] === head ? element.querySelector("pre > code") : null;
+  element.dataset["fence"] = head;
+  if (code === null) return false;
+  code.textContent = body.replace(/\n[`~]{1,3}$/, "\n"); // the closing fence, half arrived
+  return true;
+}
+
+function cutOnce(text: string, mark: string): [string, string | null] {
+  const at = text.indexOf(mark);
+  return at < 0 ? [text, null] : [text.slice(0, at), text.slice(at + mark.length)];
 }

@@ -21,6 +21,7 @@ function Question({ chat, message }: { chat: Chat; message: Shown }): JSX.Elemen
   if (editing) return <Editor chat={chat} message={message} close={() => setEditing(false)} />;
   return (
     <article class="message question" aria-label="You">
+      <h2 class="sr">You</h2>
       <div class="bubble" dir="auto">{message.content}</div>
       <div class="tools">
         <BranchSwitch chat={chat} message={message} />
@@ -79,6 +80,7 @@ function Reply({ chat, message }: { chat: Chat; message: Shown }): JSX.Element {
   return (
     <article class="message reply" aria-label={`Answer${message.model === null ? "" : ` of ${titleOf(message.model)}`}`}
       aria-busy={live !== null}>
+      <h2 class="sr">Answer</h2>
       {live === null ? <Said message={message} /> : <Saying live={live} />}
       <Marks message={message} />
       {live === null && <ReplyTools chat={chat} message={message} />}
@@ -149,7 +151,7 @@ function Marks({ message }: { message: Shown }): JSX.Element | null {
   const marks: ComponentChildren[] = [];
   if (message.model !== null && message.model !== "") {
     const said = REASONS[message.reason ?? ""]?.(titleOf(message.requested ?? "auto"), titleOf(message.model));
-    marks.push(<span key="model" class={said === undefined ? "mark-text" : "mark-text is-notable"}>{said ?? titleOf(message.model)}</span>);
+    if (said !== undefined) marks.push(<span key="model" class="mark-text is-notable">{said}</span>);
   }
   for (const notice of message.notices) {
     marks.push(<span key={notice} class="mark-text is-notable">{NOTICES[notice] ?? notice.replaceAll("_", " ")}</span>);
@@ -174,6 +176,7 @@ function ReplyTools({ chat, message }: { chat: Chat; message: Shown }): JSX.Elem
             <IconButton icon="down" label="Bad answer" pressed={message.feedback === "down"} onClick={() => rate("down")} />
           </>
         )}
+        {message.model && <span class="mark-text" title="The model that answered">{titleOf(message.model)}</span>}
       </div>
     </>
   );
