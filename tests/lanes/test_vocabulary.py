@@ -293,6 +293,36 @@ def test_control_tokens_listed_in_the_tokenizer_are_still_text(tmp_path: Path) -
     assert vocabulary.encode(text) == LOADED["small"].encode(text)
 
 
+def test_a_tokenizer_that_wraps_texts_in_control_tokens_does_not_here(tmp_path: Path) -> None:
+    def wrapping(document: dict[str, Any]) -> None:
+        document["post_processor"] = {
+            "type": "TemplateProcessing",
+            "single": [
+                {"SpecialToken": {"id": "s", "type_id": 0}},
+                {"Sequence": {"id": "A", "type_id": 0}},
+            ],
+            "pair": [
+                {"Sequence": {"id": "A", "type_id": 0}},
+                {"Sequence": {"id": "B", "type_id": 0}},
+            ],
+            "special_tokens": {"s": {"id": "s", "ids": [1], "tokens": ["<|im_start|>"]}},
+        }
+
+    assert load_vocabulary(copied(tmp_path, edit=wrapping)).encode("Hi") == (
+        LOADED["small"].encode("Hi")
+    )
+
+
+def test_of_two_control_tokens_the_longer_one_is_meant(tmp_path: Path) -> None:
+    control = {"<|im_end|>": 2, "<|im_end|><x>": 5, "<|im_end|><": 6}
+    vocabulary = load_vocabulary(copied(tmp_path, control_ids=control))
+    assert vocabulary.encode_control("<|im_end|><x><|im_end|><|im_end|>") == (
+        5,
+        6,
+        *(vocabulary.encode("|im_end|>")),
+    )
+
+
 def test_a_begin_token_is_added_once_where_the_model_wants_one(tmp_path: Path) -> None:
     wanted = {"adds_bos": True, "bos_text": "<|endoftext|>"}
     user = PromptMessage("user", "Hi")
