@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tertulia.backends.migrations import migrate
 from tests.conformance.world import BACKENDS, Backend, ManualClock, open_backend
 
 
@@ -15,10 +16,22 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
+@pytest.fixture(scope="session")
+def empty_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database file that is migrated and holds nothing."""
+    path = tmp_path_factory.mktemp("empty") / "tertulia.db"
+    migrate(path)
+    return path
+
+
 @pytest.fixture(params=BACKENDS)
 async def backend(
-    request: pytest.FixtureRequest, anyio_backend: str, tmp_path: Path, clock: ManualClock
+    request: pytest.FixtureRequest,
+    anyio_backend: str,
+    tmp_path: Path,
+    clock: ManualClock,
+    empty_file: Path,
 ) -> AsyncIterator[Backend]:
-    opened = open_backend(request.param, tmp_path, clock)
+    opened = open_backend(request.param, tmp_path, clock, empty_file)
     yield opened
     await opened.close()

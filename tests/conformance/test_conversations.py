@@ -200,11 +200,11 @@ async def test_deleting_reaches_everything_but_the_numbers(
     assert await backend.conversations.delete("ana", "c_1") is None
     assert await backend.conversations.get("ana", "c_1") is None
     assert await backend.messages.page("ana", "c_1", before=None, limit=10) is None
-    for n in ("m_u1", "m_r1", "m_u3", "m_r3"):
-        assert await backend.messages.find("ana", n) is None
+    for message_id in ("m_u1", "m_r1", "m_u3", "m_r3"):
+        assert await backend.messages.find("ana", message_id) is None
     assert await backend.messages.texts("ana", ["m_u1", "m_r1"]) == ()
     assert await backend.messages.branch("ana", "c_1", "m_r1") == ()
-    for word in (1, 3):
+    for n in (1, 3):
         assert await backend.turns.find("ana", f"m_r{n}") is None
         assert await backend.turns.find_by_key("ana", f"key-{n}") is None
         assert await backend.log.read(f"m_r{n}", 0) is None

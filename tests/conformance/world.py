@@ -3,6 +3,7 @@ who asks what. It never looks inside a back end."""
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -80,10 +81,12 @@ class ManualClock:
         self.seconds += seconds
 
 
-def open_backend(kind: str, folder: Path, clock: ManualClock) -> Backend:
+def open_backend(kind: str, folder: Path, clock: ManualClock, empty: Path) -> Backend:
+    """A fresh back end. `empty` is a migrated file without rows: migrating each time takes long."""
     if kind == "memory":
         return MemoryBackend(clock)
     if kind == "sqlite":
+        shutil.copyfile(empty, folder / "tertulia.db")
         return SqliteBackend(folder / "tertulia.db", clock)
     raise ValueError(kind)
 
