@@ -127,7 +127,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         }
 
     def call(
-        __self,  # noqa: N805 - as jinja names it, since templates pass arguments by name
+        __self,  # noqa: N805  # as jinja names it, since templates pass arguments by name
         __context: Context,
         __obj: Any,
         *args: Any,
