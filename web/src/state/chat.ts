@@ -242,6 +242,7 @@ export class Chat {
     this.rename(live.viewKey, meta.messageId, meta.userMessageId, { status: "running", model, requested, reason, notices });
     announce("Answer started.");
     this.markRunning(meta.messageId);
+    if (this.messages.value.size <= 2) void refreshList(); // the first words have given it a title
   }
 
   private rename(viewKey: string, replyId: string, userId: string | null, fields: Partial<Shown>): void {

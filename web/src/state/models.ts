@@ -6,11 +6,19 @@ import { recall, remember } from "./memory";
 
 const POLL_MS = 3_000; // only while a model is on its way
 
+const ROLES = ["small", "large"];
+
 export const models = signal<Model[]>([]);
 export const wanted = signal(recall("model", "auto"));
 effect(() => remember("model", wanted.value));
 
-export const coming = computed(() => models.value.filter((one) => isComing(one)));
+/** What the picker offers: the roles where there are some, else every model by its name. */
+export const offered = computed(() => {
+  const roles = models.value.filter((one) => ROLES.includes(one.id));
+  return roles.length > 0 ? roles : models.value.filter((one) => one.id !== "auto");
+});
+
+export const coming = computed(() => offered.value.filter((one) => isComing(one)));
 
 let timer: ReturnType<typeof setTimeout> | undefined;
 
@@ -41,8 +49,9 @@ export function labelOf(model: Model): string {
   return `${name} – ${{ starting: "starting", absent: "not there", failed: "failed" }[state]}`;
 }
 
+/** Roles begin like words of the page; names of models stay as their makers write them. */
 export function titleOf(id: string): string {
-  return id.charAt(0).toUpperCase() + id.slice(1);
+  return !/^[a-z]+$/.test(id) ? id : id.charAt(0).toUpperCase() + id.slice(1);
 }
 
 function isComing(model: Model): boolean {

@@ -30,7 +30,7 @@ export function budgetText(budget: Budget): string {
 export function resetText(budget: Budget): string {
   if (budget.resetAt === null) return "";
   const at = new Date(budget.resetAt);
-  const soon = at.getTime() - Date.now() < 20 * 3_600_000;
+  const soon = at.getTime() - Date.now() < 24 * 3_600_000;
   const day: Intl.DateTimeFormatOptions = soon ? {} : { weekday: "short" };
   return `resets ${at.toLocaleString(undefined, { ...day, hour: "2-digit", minute: "2-digit" })}`;
 }

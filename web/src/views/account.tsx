@@ -29,8 +29,9 @@ export function AccountPanel(): JSX.Element | null {
   return (
     <Dialog title="Account" close={() => (accountOpen.value = false)} wide>
       <p class="who"><strong dir="auto">{me.name}</strong> <span class="plan">{me.plan}</span></p>
-      <h3>Usage</h3>
-      <ul class="budgets">
+      <section>
+        <h3>Usage</h3>
+        <ul class="budgets">
         {me.budgets.map((budget) => (
           <li key={budget.name}>
             <span>{budgetTitle(budget.name)}</span>
@@ -41,7 +42,8 @@ export function AccountPanel(): JSX.Element | null {
             {budget.resetAt !== null && <span class="hint">{resetText(budget)}</span>}
           </li>
         ))}
-      </ul>
+        </ul>
+      </section>
       <ApiKeys />
       <div class="row">
         <button type="button" class="button" onClick={() => void leave()}>Sign out</button>

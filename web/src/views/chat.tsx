@@ -31,7 +31,7 @@ export function ChatView(): JSX.Element {
 
 function Header({ chat }: { chat: Chat }): JSX.Element {
   const conversation = conversations.value.find((one) => one.id === chat.id.value);
-  const title = chat.id.value === null ? "New chat" : conversation?.title || "Untitled chat";
+  const title = chat.id.value === null ? "New chat" : conversation?.title || "New chat";
   useEffect(() => {
     document.title = chat.id.value === null ? "Tertulia" : `${title} · Tertulia`;
   }, [title]);

@@ -3,7 +3,7 @@ import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import type { Chat } from "../state/chat";
 import { draftSignal, setDraft } from "../state/drafts";
-import { labelOf, models, wanted } from "../state/models";
+import { labelOf, offered, wanted } from "../state/models";
 import { account } from "../state/session";
 import { Icon, IconButton } from "./icons";
 import { isComposing } from "./message";
@@ -88,7 +88,7 @@ function ModelPicker(): JSX.Element {
       <span class="sr">Model</span>
       <select value={wanted.value} onChange={(event) => (wanted.value = event.currentTarget.value)}>
         <option value="auto">Auto</option>
-        {models.value.filter((one) => one.id !== "auto").map((one) => (
+        {offered.value.map((one) => (
           <option key={one.id} value={one.id}>{labelOf(one)}</option>
         ))}
       </select>
