@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tertulia.core.quota import charge
 from tertulia.core.turn import ids_so_far, meta_entry, terminal_entry, text_so_far
 from tertulia.core.types import Entry, Failure, Finish, Outcome, Status, Turn, Usage
 from tertulia.ports import Bell, Log, Replicas, Turns, Vocabulary
@@ -96,7 +97,7 @@ def outcome_of(
         finish=finish,
         text=text_so_far(entries),
         usage=usage,
-        charged=usage.input + usage.output,
+        charged=charge(usage, reserved=turn.reserved),
         last_event_id=len(entries) + missing_meta + 1,
         ids=ids,
         tokenizer=tokenizer,

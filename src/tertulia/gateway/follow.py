@@ -14,6 +14,8 @@ from tertulia.core.types import Entry, LogView, Turn
 from tertulia.ending import closing_entries
 from tertulia.gateway.desk import Desk
 
+# A turn that ended before anybody answered has two events, the first and the last.
+_NEVER_BEGUN = 2
 # A follower that hears nothing looks at the turn this often: its end may never have been logged.
 _IDLE_S = 1.0
 
@@ -67,10 +69,10 @@ async def resume_point(
         return Resume(0, None)
     meant = attempt or 1
     view = await desk.log.read(turn.reply_id, last_id)
-    if view is None:
+    if view is None or (turn.status.is_final and not _tells(view, turn)):
         return _resume_without_log(turn, last_id, meant)
     if view.attempt != meant:
-        return Resume(0, view.attempt, reset=True)
+        return Resume(0, None, reset=True)
     end = turn.last_event_id if turn.status.is_final else None
     if last_id == end:
         return Finished()
@@ -81,8 +83,8 @@ async def resume_point(
 
 def _resume_without_log(turn: Turn, last_id: int, meant: int) -> Resume | Finished | Ahead:
     if not turn.status.is_final:
-        # Lost, or not begun: an event that never was can't have been seen.
-        return Resume(last_id, meant) if turn.model is not None else Ahead(0)
+        # Lost, or never claimed: an event that never was can't have been seen.
+        return Resume(last_id, meant) if turn.epoch > 0 else Ahead(0)
     if meant == turn.attempt and last_id == turn.last_event_id:
         return Finished()
     if meant != _stored(turn).attempt:
@@ -101,7 +103,8 @@ async def follow_answer(
     heard = False
     while True:
         view = await desk.log.read(turn.reply_id, after)
-        if view is not None and attempt is not None and view.attempt != attempt:
+        if view is not None and view.last and attempt not in (None, view.attempt):
+            # Not before the other attempt has said something: an empty log may be a late claim's.
             yield Reset("buffer_lost")
             after, attempt = 0, None
             continue
@@ -120,8 +123,10 @@ async def follow_answer(
                 return
             yield ()
         heard = False
-        known = view.attempt if view is not None else 0
-        await desk.log.wait(turn.reply_id, known, after, timeout_s=_IDLE_S)
+        # For something else than what was read, not than what was sent: while the log is lost the
+        # two differ, and the wait would end at once, again and again.
+        read = (view.attempt, view.last) if view is not None else (0, 0)
+        await desk.log.wait(turn.reply_id, *read, timeout_s=_IDLE_S)
 
 
 async def _end_without_log(
@@ -135,14 +140,27 @@ async def _end_without_log(
         return None
     # The writer may have logged the end between the two reads: look once more.
     view = await desk.log.read(turn.reply_id, after)
-    if view is None:
+    if view is None or not _tells(view, current):
+        if await desk.turns.find(turn.owner, turn.reply_id) != current:
+            return None  # it was run again meanwhile: its new log is not for this end
         stored = _stored(current)
         if attempt is None or attempt == stored.attempt:
             return (stored_entries(stored)[after:],)
         return (Reset("buffer_expired"), stored_entries(stored))
-    if view.attempt == current.attempt and not view.entries:
-        return (_unlogged_end(current, view),)
-    return None
+    if view.entries or attempt not in (None, view.attempt):
+        return None  # the log has something to say: the next read says it
+    return (_unlogged_end(current, view),)
+
+
+def _tells(view: LogView, turn: Turn) -> bool:
+    """Whether this is the log that the finished turn ended with, whole but perhaps for its end.
+
+    A claimer that slept before its first fence makes a new, empty log when the old one was lost.
+    """
+    unlogged = turn.last_event_id - view.last
+    return view.attempt == turn.attempt and (
+        unlogged in (0, 1) or (view.last == 0 and unlogged == _NEVER_BEGUN)
+    )
 
 
 def _unlogged_end(turn: Turn, view: LogView) -> Sequence[Entry]:

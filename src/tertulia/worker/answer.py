@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tertulia.core.placement import Choice, choose_model
-from tertulia.core.turn import meta_entry, pause_entry, refusal_entry, terminal_entry
+from tertulia.core.quota import charge
+from tertulia.core.turn import meta_entry, pause_entry, refusal_entry
 from tertulia.core.types import (
     Failure,
     Finish,
@@ -24,6 +25,7 @@ from tertulia.core.types import (
     Turn,
     Usage,
 )
+from tertulia.ending import closing_entries
 from tertulia.ports import ReplicaLost, ReplicaRefused, Vocabulary
 from tertulia.worker.context import Prompt, build_prompt
 from tertulia.worker.desk import WorkerDesk
@@ -33,9 +35,15 @@ from tertulia.worker.speak import Spoken, speak
 _NO_REPLICA = Failure(
     "replica_unavailable", "No model can answer at the moment. Please try again.", True, 5
 )
+_INTERRUPTED = Failure(
+    "interrupted", "The answer was interrupted and could not be continued.", True
+)
 _BROKEN = Failure(
     "replica_lost", "The answer broke off and could not be continued. Please try again.", True
 )
+
+# Ends from outside that are nobody's wish: such a turn may be run again under its key.
+_FAILS = frozenset(("stale", "internal"))
 
 
 async def answer_turn(desk: WorkerDesk, turn: Turn) -> None:
@@ -62,6 +70,9 @@ async def _answer(desk: WorkerDesk, pen: Pen) -> None:
         # The last holder wrote the refusal and died before the finish: nothing may follow a flag.
         pen.turn = replace(begun, refusal=Refusal(**json.loads(pen.entries[-1].data)))
         await _finish(desk, pen, Status.REFUSED, finish=Finish.REFUSED)
+        return
+    if begun.stop_reason is not None:
+        await _end_what_was_stopped(desk, pen, begun.stop_reason)
         return
     choice = await _choose(desk, pen.turn)
     if choice is None:
@@ -90,6 +101,15 @@ async def _answer(desk: WorkerDesk, pen: Pen) -> None:
         await _finish(
             desk, pen, Status.COMPLETED, finish=finish, cached_tokens=spoken.cached_tokens
         )
+
+
+async def _end_what_was_stopped(desk: WorkerDesk, pen: Pen, why: str) -> None:
+    """The stopper died before its finish: the turn ends as it meant, and says nothing more."""
+    if why in _FAILS:
+        await _finish(desk, pen, Status.FAILED, failure=_INTERRUPTED)
+    else:
+        finish = Finish.ABANDONED if why == "abandoned" else Finish.STOPPED
+        await _finish(desk, pen, Status.STOPPED, finish=finish)
 
 
 async def _choose(desk: WorkerDesk, turn: Turn) -> Choice | None:
@@ -219,22 +239,29 @@ async def _finish(
 ) -> None:
     """One transaction ends and settles the turn; only then the log says so."""
     turn = pen.turn
-    if not pen.entries:
-        await pen.write(meta_entry(1, turn))
     asked = turn.request_id is not None
     usage = Usage(
         input=turn.prompt_tokens if asked else 0,
         cached=min(cached_tokens, turn.prompt_tokens),
         output=len(pen.ids),
     )
+    ended = replace(
+        turn,
+        status=status,
+        finish=finish,
+        failure=failure,
+        usage=usage,
+        charged=charge(usage, reserved=turn.reserved),
+    )
+    closing = closing_entries(ended, tuple(pen.entries))
     outcome = Outcome(
         status=status,
         attempt=turn.attempt,
         finish=finish,
         text=pen.text,
         usage=usage,
-        charged=usage.input + usage.output,
-        last_event_id=pen.next_seq,
+        charged=ended.charged,
+        last_event_id=closing[-1].seq,
         ids=tuple(pen.ids),
         tokenizer=desk.vocabulary(turn.model).name if turn.model else "",
         notices=turn.notices,
@@ -243,12 +270,4 @@ async def _finish(
     )
     if not await desk.turns.finish(turn.reply_id, turn.epoch, outcome):
         raise Superseded
-    ended = replace(
-        turn,
-        status=status,
-        finish=finish,
-        failure=failure,
-        usage=usage,
-        charged=outcome.charged,
-    )
-    await pen.write(terminal_entry(pen.next_seq, ended))
+    await pen.write(*closing)

@@ -101,9 +101,9 @@ class Worker:
                 if desk.clock.now() - renewed_at < rules.lease_s:
                     continue
                 lost = frozenset(held)
-            for gone in lost:
-                if gone in self.held:
-                    self.held[gone].cancel()
+            for claim in held:  # in the order of the claims: sets have none
+                if claim in lost and claim in self.held:
+                    self.held[claim].cancel()
 
     async def _give_back(self, held: list[Held]) -> None:
         if not held:

@@ -42,16 +42,17 @@ class Pen:
         self.text += text
         self.ids.extend(ids)
 
-    async def write(self, entry: Entry) -> None:
-        """Appends one entry; Superseded if another claim owns the reply."""
-        assert entry.seq == self.next_seq, (entry.seq, self.next_seq)
-        added = (entry,)
+    async def write(self, *entries: Entry) -> None:
+        """Appends all entries or none; Superseded if another claim owns the reply."""
+        assert [entry.seq for entry in entries] == [
+            self.next_seq + n for n in range(len(entries))
+        ], entries
         for _ in range(_RESEEDS):
             answer = await self._log.append(
-                self.turn.reply_id, self.turn.epoch, self.turn.attempt, added
+                self.turn.reply_id, self.turn.epoch, self.turn.attempt, entries
             )
             if answer is Append.DONE:
-                self.entries.append(entry)
+                self.entries.extend(entries)
                 return
             if answer is Append.STALE:
                 break
