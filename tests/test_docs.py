@@ -8,13 +8,20 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, cast, get_args, get_origin
+from typing import cast, get_args
 
 import pytest
-from pydantic import BaseModel
+from typer.main import get_command
 
+from scripts import write_reference
+from scripts.write_reference import commands, settings
+from tertulia.cli import app
+from tertulia.config import Settings
 from tertulia.core.turn import TRANSITIONS
 from tertulia.core.types import EventKind
+from tertulia.gateway.app import _api
+from tertulia.gateway.front import Front
+from tertulia.gateway.problems import CODES
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -36,48 +43,19 @@ def reference() -> str:
     return "\n".join(page.read_text() for page in pages)
 
 
-def test_every_command_is_in_the_reference() -> None:
-    from typer.main import get_command
-
-    from tertulia.cli import app
-
-    missing = [name for name in commands(get_command(app), "tertulia") if name not in reference()]
-    assert missing == [], "add them to docs/reference"
+@pytest.mark.parametrize("name", write_reference.pages())
+def test_the_pages_made_from_the_code_are_up_to_date(name: str) -> None:
+    page = DOCS / "reference" / name
+    told = "run .venv/bin/python -m scripts.write_reference"
+    assert page.read_text() == write_reference.pages()[name], told
 
 
-def commands(command: Any, path: str) -> Iterator[str]:
-    """The full name of every command below `command`: a leaf is what a person can type."""
-    inner = getattr(command, "commands", {})
-    if not inner:
-        yield path
-    for name, child in inner.items():
-        if not child.hidden:
-            yield from commands(child, f"{path} {name}")
-
-
-def test_every_setting_is_in_the_reference() -> None:
-    from tertulia.config import Settings
-
-    missing = [name for name in settings(Settings, "") if f"`{name}`" not in reference()]
-    assert missing == [], "add `table.name` of each to docs/reference"
-
-
-def settings(model: type[BaseModel], prefix: str) -> Iterator[str]:
-    """The dotted name of every setting; in a table with free keys the key is a `*`."""
-    for name, field in model.model_fields.items():
-        inner = list(models_in(field.annotation))
-        for table in inner:
-            star = ".*" if get_origin(field.annotation) is dict else ""
-            yield from settings(table, f"{prefix}{name}{star}.")
-        if not inner:
-            yield prefix + name
-
-
-def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
-    for part in get_args(annotation):
-        yield from models_in(part)
+def test_every_command_and_every_setting_is_in_the_reference() -> None:
+    names = [name for name, _ in commands(get_command(app), "tertulia")]
+    names += [name for name, _ in settings(Settings, "")]
+    assert "tertulia serve" in names
+    assert "server.port" in names
+    assert [name for name in names if f"`{name}`" not in reference()] == []
 
 
 def test_every_route_is_in_the_reference() -> None:
@@ -91,9 +69,6 @@ def test_every_route_is_in_the_reference() -> None:
 
 
 def routes() -> Iterator[tuple[str, str]]:
-    from tertulia.gateway.app import _api
-    from tertulia.gateway.front import Front
-
     # The document depends on the routes alone, not on what stands behind them.
     document = _api(cast("Front", object())).openapi()
     for path, operations in document["paths"].items():
@@ -164,3 +139,7 @@ def slug(heading: str) -> str:
 )
 def test_a_route_is_told_from_its_neighbours(line: str, *, expected: bool) -> None:
     assert names_route(line, "GET", "/v1/conversations/{}") is expected
+
+
+def test_every_error_code_is_in_the_reference() -> None:
+    assert [code for code in CODES if f"`{code}`" not in reference()] == []
