@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from tertulia.backends.sqlite.file import BUSY_MS, store_error
 from tertulia.ports import StoreUnavailable
@@ -25,10 +25,12 @@ Step = Callable[[sqlite3.Connection], R]
 WAITING: Final = 4096
 # Steps of one transaction: enough to share a disk flush, few enough to answer soon.
 GROUP: Final = 512
+# When work waits already after a commit, more is on its way: so long is it let gather, because
+# the flush and two thread switches of a commit cost more than a step. Alone nobody waits.
+GATHER_S: Final = 0.003
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
+class _Asked(NamedTuple):
     step: Step[Any]
     answer: asyncio.Future[Any]
     after: Callable[[Any], None] | None
@@ -47,6 +49,7 @@ class Writer:
         self._waiting = waiting
         self._queue: SimpleQueue[_Asked | None] = SimpleQueue()
         self._closed = False
+        self._closing = threading.Event()
         self._scrub = False
         self._thread = threading.Thread(target=self._run, name="sqlite-writer", daemon=True)
         self._thread.start()
@@ -74,6 +77,7 @@ class Writer:
         if self._closed:
             return
         self._closed = True
+        self._closing.set()
         self._queue.put(None)
         await asyncio.get_running_loop().run_in_executor(None, self._thread.join)
         self._database.close()
@@ -84,7 +88,9 @@ class Writer:
             group, open_ = self._gather()
             if group:
                 _hand_back(group, self._commit([asked.step for asked in group]))
-            if self._scrub and self._queue.empty():
+            if not self._queue.empty():
+                self._closing.wait(GATHER_S)
+            elif self._scrub:
                 self._empty_wal()
 
     def _gather(self) -> tuple[list[_Asked], bool]:
