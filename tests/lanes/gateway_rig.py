@@ -6,15 +6,17 @@ Only the replicas, the vocabulary and the checks are stand-ins, because tests ca
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import httpx2
 from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn import Config, Server
+from uvicorn import Config
+from uvicorn.server import ServerState
 
 from tertulia.backends.bell import LocalBell
 from tertulia.backends.clock import SystemClock, SystemIds
@@ -34,13 +36,16 @@ from tertulia.core.types import (
 )
 from tertulia.gateway.app import create_app
 from tertulia.gateway.desk import Desk, GatewayRules
+from tertulia.gateway.patience import PatientHttp
 from tertulia.gateway.streams import OpenStreams
 from tertulia.ports import Chunk
 from tertulia.worker.desk import WorkerDesk, WorkerRules
 from tertulia.worker.loop import Worker
 
 PASSWORD = "a long enough password"
-ANSWER = ("Decode reads every weight ", "for each token. ", "So memory is the limit.")
+# A sentence is released when the next one begins: the first, once three parts were said.
+ANSWER = ("Decode reads every weight ", "for each token. ", "So memory ", "is the limit.")
+FIRST = "".join(ANSWER[:2])
 FORBIDDEN = "forbiddenword"
 
 
@@ -209,7 +214,7 @@ async def rig(
             **shared,
         )
     )
-    worker_desk = WorkerDesk(split=_by_points, rules=WorkerRules(), **shared)
+    worker_desk = WorkerDesk(split=_by_points, rules=WorkerRules(sentence_tokens=400), **shared)
     app = create_app(desk, page=page or _no_page)
     async with asyncio.TaskGroup() as tasks:
         working = tasks.create_task(Worker(worker_desk).run())
@@ -238,7 +243,7 @@ async def ask(
     client: httpx2.AsyncClient, conversation: str, content: str = "Why?", **more: Any
 ) -> httpx2.Response:
     """Posts a message and reads the whole stream."""
-    key = more.pop("key", content)
+    key = more.pop("key", content.replace(" ", "-"))
     return await client.post(
         f"/v1/conversations/{conversation}/messages",
         json={"content": content, **more},
@@ -250,7 +255,7 @@ async def ask_later(
     client: httpx2.AsyncClient, conversation: str, content: str = "Why?", **more: Any
 ) -> httpx2.Response:
     """Posts a message and takes the 202."""
-    key = more.pop("key", content)
+    key = more.pop("key", content.replace(" ", "-"))
     return await client.post(
         f"/v1/conversations/{conversation}/messages",
         json={"content": content, **more},
@@ -274,11 +279,15 @@ def text_of(body: str) -> str:
     return "".join(data["text"] for _, kind, data in events(body) if kind == "delta")
 
 
-async def until(condition: Callable[[], Any]) -> Any:
+async def until(condition: Callable[[], Any | Awaitable[Any]]) -> Any:
     """Waits for a condition of this process; a test's time-out bounds it."""
-    while not (value := condition()):  # noqa: ASYNC110 - what is waited for has no event
+    while True:
+        value = condition()
+        if inspect.isawaitable(value):
+            value = await value
+        if value:
+            return value
         await asyncio.sleep(0.005)
-    return value
 
 
 def admin_user(backend: MemoryBackend) -> User:
@@ -294,20 +303,23 @@ def with_limits(**limits: int) -> dict[str, Plan]:
 
 @asynccontextmanager
 async def _served(app: ASGIApp) -> AsyncIterator[str]:
-    config = Config(
-        app, host="127.0.0.1", port=0, log_level="critical", lifespan="off", access_log=False
+    """uvicorn's protocol without uvicorn's main loop, whose ticks would cost each test 0.2 s."""
+    config = Config(app, log_level="critical", lifespan="off", access_log=False)
+    config.load()
+    state = ServerState()
+    server = await asyncio.get_running_loop().create_server(
+        lambda: PatientHttp(config=config, server_state=state, app_state={}), "127.0.0.1", 0
     )
-    server = Server(config)
-    server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
-    async with asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(server._serve())
-        await until(lambda: server.started or task.done())
-        port = server.servers[0].sockets[0].getsockname()[1]
-        try:
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            server.should_exit = True
-            server.force_exit = True
+    try:
+        host, port = server.sockets[0].getsockname()
+        yield f"http://{host}:{port}"
+    finally:
+        server.close()
+        for connection in list(state.connections):
+            connection.transport.abort()
+        for task in list(state.tasks):
+            task.cancel()
+        await asyncio.wait_for(asyncio.gather(*state.tasks, return_exceptions=True), 5)
 
 
 async def _no_page(_scope: Scope, _receive: Receive, send: Send) -> None:

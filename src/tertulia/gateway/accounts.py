@@ -82,8 +82,9 @@ async def me(caller: Asking, front: AtFront) -> JSONResponse:
 
 @accounts.delete("/me", summary="Delete your account and everything in it", status_code=204)
 async def leave(request: Request, caller: Asking, front: AtFront) -> Response:
-    """Stops what runs, deletes every conversation and every credential, and frees the name.
+    """Stops what runs and deletes every conversation and every credential.
 
+    The name stays taken: somebody else could otherwise pass for the person who left.
     Asks for the password again unless it was given within the last five minutes.
     """
     await _demand_fresh(request, caller, front)
@@ -91,7 +92,7 @@ async def leave(request: Request, caller: Asking, front: AtFront) -> Response:
     await _delete_conversations(front.desk, caller.user.id)
     for key in await front.desk.credentials.keys(caller.user.id):
         await front.desk.credentials.revoke_key(caller.user.id, key.id)
-    gone = {"name": f"deleted-{caller.user.id}", "password_hash": None, "disabled": True}
+    gone = {"password_hash": None, "disabled": True}
     await front.desk.accounts.change(caller.user.id, gone)
     return Response(status_code=204)
 

@@ -1,0 +1,55 @@
+"""Closes connections that never finish asking: uvicorn itself waits for headers for ever.
+
+Hand `PatientHttp` to uvicorn as its HTTP protocol. Bodies are bounded by `intake`.
+"""
+
+from __future__ import annotations
+
+from asyncio import BaseTransport, TimerHandle
+from typing import Any, cast
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+# Headers are one packet; a phone on a bad line needs a few seconds for it.
+_HEADERS_S = 10.0
+
+
+class PatientHttp(HttpToolsProtocol):
+    """uvicorn's protocol with a bound on the time from a request's first byte to its headers."""
+
+    headers_s = _HEADERS_S
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._waiting: TimerHandle | None = None
+
+    def connection_made(self, transport: BaseTransport) -> None:
+        super().connection_made(cast("Any", transport))
+        # A socket that never says a word is bounded too.
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def on_message_begin(self) -> None:
+        self._wait()
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._stop_waiting()
+        super().on_headers_complete()
+
+    def _wait(self) -> None:
+        if self._waiting is None:
+            self._waiting = self.loop.call_later(self.headers_s, self._give_up)
+
+    def _stop_waiting(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+
+    def _give_up(self) -> None:
+        self._waiting = None
+        if not self.transport.is_closing():
+            self.transport.close()
