@@ -51,7 +51,7 @@ def main() -> None:
 
 def pages() -> dict[str, str]:
     """The generated pages: name and text."""
-    return {"settings.md": settings_page(), "commands.md": commands_page()}
+    return {"settings.md": settings_page(), "cli.md": commands_page()}
 
 
 def settings_page() -> str:

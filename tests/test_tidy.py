@@ -26,6 +26,7 @@ LINES_LIMIT = 400  # above it a file holds a second noun
 TEST_LINES_LIMIT = 600  # a list of promises or of refusals is read by its names, not in one go
 LONG_FILES: dict[str, str] = {
     "src/tertulia/core/types.py": "the values all lanes share, one after the other; no behaviour",
+    "web/src/state/chat.ts": "one conversation's signals, which every one of its steps changes",
 }
 
 # The project speaks of itself alone. The words are cut in two so that this file passes as well.

@@ -27,7 +27,7 @@ async def test_readiness_names_what_is_missing_and_liveness_does_not_care() -> N
     broken = Failing(StoreUnavailable())
     async with rig(
         replicas=ScriptedReplicas(states=[]),
-        change_desk=lambda desk: replace(desk, accounts=broken),  # type: ignore[arg-type]
+        change_desk=lambda desk: replace(desk, accounts=broken),  # type: ignore[arg-type]  # a stand-in that only fails
     ) as here:
         client = here.client()
         alive, ready = await client.get("/livez"), await client.get("/readyz")

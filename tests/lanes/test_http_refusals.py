@@ -45,7 +45,7 @@ class Failing:
 
 
 def failing_conversations(error: Exception) -> Callable[[Desk], Desk]:
-    return lambda desk: replace(desk, conversations=Failing(error))  # type: ignore[arg-type]
+    return lambda desk: replace(desk, conversations=Failing(error))  # type: ignore[arg-type]  # a stand-in that only fails
 
 
 async def _unknown_field(here: Rig) -> httpx2.Response:
@@ -436,7 +436,7 @@ async def test_a_passing_refusal_of_openai_calls_may_be_tried_again() -> None:
 async def test_a_resume_in_passing_trouble_is_told_to_come_back() -> None:
     """An error status would end an EventSource for good (rule 8)."""
     broken = Failing(StoreUnavailable())
-    async with rig(change_desk=lambda desk: replace(desk, turns=broken)) as here:  # type: ignore[arg-type]
+    async with rig(change_desk=lambda desk: replace(desk, turns=broken)) as here:  # type: ignore[arg-type]  # a stand-in that only fails
         client = await here.user("ana")
         answer = await client.get("/v1/messages/m_x/stream", headers={"Last-Event-ID": "3"})
     assert answer.status_code == 200
