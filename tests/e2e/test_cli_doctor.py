@@ -60,11 +60,28 @@ def test_a_whole_database_is_told_with_its_schema(tmp_path: Path) -> None:
     assert f"schema {REVISIONS[-1]}, whole" in found["database"]["text"]
 
 
+def test_looking_at_a_database_leaves_no_file_behind(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(database(tmp_path))) as opened:
+        opened.execute("PRAGMA journal_mode = WAL")
+    assert doctor(tmp_path)[1]["database"]["state"] == "ok"
+    assert [path.name for path in tmp_path.iterdir()] == ["tertulia.sqlite3"]
+
+
+def test_a_database_in_use_is_examined_with_what_is_not_yet_in_its_file(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(database(tmp_path))) as opened:
+        opened.execute("PRAGMA journal_mode = WAL")
+        opened.execute("UPDATE alembic_version SET version_num = '9999'")
+        opened.commit()
+        assert "newer version" in doctor(tmp_path)[1]["database"]["advice"]
+
+
 def test_a_broken_database_fails_and_a_backup_is_advised(tmp_path: Path) -> None:
     path = database(tmp_path)
+    with closing(sqlite3.connect(path)) as opened, opened:
+        opened.execute("CREATE TABLE filling AS SELECT randomblob(90000) AS blob")
     with path.open("r+b") as file:
-        file.seek(4096)
-        file.write(b"\xff" * 8192)
+        file.seek(-4096, 2)  # far from the schema, which still reads well
+        file.write(b"\xff" * 4096)
     status, found = doctor(tmp_path)
     assert (status, found["database"]["state"]) == (1, "fail")
     assert "restore a backup" in found["database"]["advice"]

@@ -1,4 +1,4 @@
-"""`tertulia models`: what is there, what is not, and why an install failed. Nothing is downloaded."""
+"""`tertulia models`: what is there, what is not, and why an install failed; fetches nothing."""
 
 from __future__ import annotations
 

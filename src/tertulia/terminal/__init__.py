@@ -1,0 +1,1 @@
+"""What people do at a terminal besides serving: chat, look after models, find out what is wrong."""
