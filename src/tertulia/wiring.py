@@ -33,6 +33,7 @@ from tertulia.core.types import ApiKey, Limits, ModelState, User
 from tertulia.gateway.app import create_app
 from tertulia.gateway.auth import KEY_PREFIX, secret_hash
 from tertulia.gateway.desk import Desk, GatewayRules
+from tertulia.gateway.patience import PatientHttp
 from tertulia.gateway.streams import OpenStreams
 from tertulia.replica.catalogue import model_named
 from tertulia.replica.description import DescriptionUnreadable
@@ -78,7 +79,7 @@ async def _serve(
         uvicorn.Config(
             create_app(gateway),
             loop="none",
-            http="httptools",
+            http=PatientHttp,
             ws="none",
             lifespan="off",
             access_log=False,
