@@ -45,8 +45,10 @@ class FileLock:
             pass  # a full disk: the lock holds all the same, only its holder can't be named
 
     def release(self) -> None:
-        """Lets another process have the file."""
-        os.close(self._fd)
+        """Lets another process have the file; a second call does nothing."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1  # the number may be another file's by now
 
 
 def prepare(path: Path) -> FileLock:

@@ -1,0 +1,346 @@
+"""What only a file can do wrong: full, locked, shared, newer, reopened; and the writer's bounds."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import sqlite3
+import stat
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tertulia.backends.migrations import NewerSchema, revision_of
+from tertulia.backends.sql import statements
+from tertulia.backends.sqlite import SqliteBackend, file, writer
+from tertulia.backends.sqlite.writer import Writer
+from tertulia.core.types import Append, Entry, Fenced, Status
+from tertulia.ports import StoreFull, StoreUnavailable
+from tests.conformance.world import (
+    PLENTY,
+    ManualClock,
+    admitted,
+    answered,
+    claimed,
+    completed,
+    conversation,
+    entries,
+    message,
+    stateless,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def path(tmp_path: Path, empty_file: Path) -> Path:
+    copy = tmp_path / "tertulia.db"
+    shutil.copyfile(empty_file, copy)
+    return copy
+
+
+@pytest.fixture
+async def store(path: Path, clock: ManualClock, anyio_backend: str) -> AsyncIterator[SqliteBackend]:
+    opened = SqliteBackend(path, clock)
+    yield opened
+    await opened.close()
+
+
+async def test_everything_is_there_after_reopening(path: Path, clock: ManualClock) -> None:
+    store = SqliteBackend(path, clock)
+    await conversation(store)
+    ended = await answered(store, message(1))
+    await admitted(store, message(2, parent_id="m_r1"))
+    held = await claimed(store)
+    await store.log.fence("m_r2", held.epoch, 1)
+    await store.log.append("m_r2", held.epoch, 1, entries(1, 5))
+    await store.close()
+    store = SqliteBackend(path, clock)
+    await store.queue.restarted()
+    assert await store.turns.find("ana", "m_r1") == ended
+    view = await store.log.read("m_r2", 3)
+    assert view is not None
+    assert (view.attempt, view.last, list(view.entries)) == (1, 5, list(entries(4, 5)))
+    again = await claimed(store)
+    assert await store.log.fence("m_r2", again.epoch, 1) == Fenced(1, entries(1, 5))
+    assert await store.log.append("m_r2", held.epoch, 1, entries(6, 6)) is Append.STALE
+    await store.close()
+
+
+async def test_a_second_server_on_the_file_is_refused_and_told_who_has_it(
+    store: SqliteBackend, path: Path, clock: ManualClock
+) -> None:
+    with pytest.raises(
+        StoreUnavailable, match=f"tertulia.db is in use by the process {os.getpid()}"
+    ):
+        SqliteBackend(path, clock)
+    assert await store.accounts.count() == 0
+
+
+async def test_a_closed_file_can_be_opened_again(path: Path, clock: ManualClock) -> None:
+    for _ in range(2):
+        store = SqliteBackend(path, clock)
+        await store.close()
+        await store.close()
+        with pytest.raises(StoreUnavailable, match="closed"):
+            await store.queue.claim(lease_s=2)
+
+
+async def test_a_file_of_a_newer_version_is_refused_and_left_alone(
+    path: Path, clock: ManualClock
+) -> None:
+    database = sqlite3.connect(path)
+    database.execute("UPDATE alembic_version SET version_num = '9999'")
+    database.commit()
+    database.close()
+    for _ in range(2):  # the lock is given back: the second time says the same
+        with pytest.raises(NewerSchema, match="9999"):
+            SqliteBackend(path, clock)
+    assert revision_of(path) == "9999"
+
+
+async def test_a_new_file_is_migrated_and_private(tmp_path: Path, clock: ManualClock) -> None:
+    path = tmp_path / "new folder %" / "tertulia.db"
+    store = SqliteBackend(path, clock)
+    assert await store.accounts.count() == 0
+    modes = {stat.S_IMODE(one.stat().st_mode) for one in path.parent.iterdir()}
+    await store.close()
+    assert modes == {0o600}
+
+
+def test_a_file_that_is_up_to_date_needs_no_migration_library(path: Path) -> None:
+    code = (
+        "import sys, pathlib\n"
+        "from tertulia.backends.migrations import migrate\n"
+        f"migrate(pathlib.Path({str(path)!r}))\n"
+        "sys.exit('alembic' in sys.modules or 'sqlalchemy' in sys.modules)\n"
+    )
+    assert os.spawnv(os.P_WAIT, sys.executable, [sys.executable, "-c", code]) == 0
+
+
+async def test_a_database_that_can_not_promise_durability_is_refused(
+    path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file, "_FULL_SYNC", 3)  # as if the setting had not taken
+    with pytest.raises(StoreUnavailable, match="local disk"):
+        SqliteBackend(path, clock)
+
+
+async def test_a_full_disk_changes_nothing_and_keeps_what_was_acknowledged(
+    store: SqliteBackend,
+) -> None:
+    await conversation(store)
+    await admitted(store, message(1))
+    held = await claimed(store)
+    await store.log.fence("m_r1", held.epoch, 1)
+    pages = await _pragma(store, "page_count")
+    await _pragma(store, f"max_page_count = {pages + 4}")
+    last = await _append_until_full(store)
+    assert 0 < last < 20
+    with pytest.raises(StoreFull):
+        await store.conversations.prompt_text("big", store="x" * 100_000)
+    assert await store.conversations.prompt_text("big") is None
+    view = await store.log.read("m_r1", 0)
+    assert view is not None
+    assert view.last == last
+    await _pragma(store, f"max_page_count = {pages + 1000}")
+    assert await store.log.append("m_r1", held.epoch, 1, entries(last + 1, last + 1)) is Append.DONE
+    assert await store.turns.finish("m_r1", held.epoch, completed())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
+async def test_a_small_disk_that_fills_up_refuses_and_recovers(
+    tmp_path: Path, clock: ManualClock, empty_file: Path
+) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if not _done("mount", "-t", "tmpfs", "-o", "size=2m", "none", str(disk)):
+        pytest.skip("this machine lets nobody mount")
+    try:
+        shutil.copyfile(empty_file, disk / "tertulia.db")
+        store = SqliteBackend(disk / "tertulia.db", clock)
+        await store.log.fence("m_r1", 1, 1)
+        kept = await _append_until_full(store)
+        assert kept > 50
+        view = await store.log.read("m_r1", 0)
+        assert view is not None
+        assert view.last == kept
+        await store.close()
+        store = SqliteBackend(disk / "tertulia.db", clock)
+        view = await store.log.read("m_r1", 0)
+        assert view is not None
+        assert view.last == kept
+        await store.close()
+    finally:
+        assert _done("umount", str(disk))
+
+
+async def test_a_database_that_another_program_holds_is_unavailable_and_then_is_not(
+    store: SqliteBackend, path: Path
+) -> None:
+    await _pragma(store, "busy_timeout = 10")
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    answers = await asyncio.gather(
+        *(store.turns.admit(stateless(n), PLENTY) for n in range(3)), return_exceptions=True
+    )
+    assert [type(answer) for answer in answers] == [StoreUnavailable] * 3
+    other.execute("ROLLBACK")
+    other.close()
+    await admitted(store, stateless(1))
+
+
+async def test_a_step_that_fails_harms_no_other_of_its_group(store: SqliteBackend) -> None:
+    await admitted(store, stateless(1))
+    answers = await asyncio.gather(
+        store.turns.admit(stateless(2), PLENTY),
+        store.turns.admit(stateless(3, reply_id="m_r1"), PLENTY),
+        store.turns.admit(stateless(4), PLENTY),
+        return_exceptions=True,
+    )
+    assert [type(answer).__name__ for answer in answers] == ["Admitted", "ValueError", "Admitted"]
+    assert (await store.accounts.spent("ana"))[2] == ("m_r1", "m_r2", "m_r4")
+
+
+async def test_writes_beyond_the_queue_are_refused(path: Path) -> None:
+    small = Writer(file.open_writer(path), waiting=10)
+    answers = await asyncio.gather(*(_write(small) for _ in range(1000)), return_exceptions=True)
+    refused = [answer for answer in answers if isinstance(answer, StoreUnavailable)]
+    assert len(answers) - len(refused) >= 10
+    assert refused
+    await small.close()
+
+
+async def test_a_caller_who_has_gone_does_not_hold_up_the_others(store: SqliteBackend) -> None:
+    gone = asyncio.create_task(store.turns.admit(stateless(1), PLENTY))
+    await asyncio.sleep(0)
+    gone.cancel()
+    await admitted(store, stateless(2))
+    found = await store.turns.find("ana", "m_r1")
+    assert found is not None  # it was on its way: a retry under its key finds it
+    assert found.status is Status.QUEUED
+
+
+async def test_live_replies_are_read_without_asking_the_database(
+    store: SqliteBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.log.fence("m_r1", 1, 1)
+    await store.log.append("m_r1", 1, 1, entries(1, 3))
+    monkeypatch.setattr(writer.Writer, "put", _forbidden)
+    for after in range(3):
+        view = await store.log.read("m_r1", after)
+        assert view is not None
+        assert len(view.entries) == 3 - after
+
+
+async def test_tails_in_memory_are_bounded_and_come_back(path: Path, clock: ManualClock) -> None:
+    store = SqliteBackend(path, clock)
+    store.log._tail_bytes = 5_000
+    for n in range(20):
+        await store.log.fence(f"m_r{n}", 1, 1)
+        await store.log.append(f"m_r{n}", 1, 1, entries(1, 3))
+    assert 0 < len(store.log._tails) < 10
+    for n in range(20):
+        await store.log.append(f"m_r{n}", 1, 1, entries(4, 4))
+        view = await store.log.read(f"m_r{n}", 2)
+        assert view is not None
+        assert list(view.entries) == list(entries(3, 4))
+    assert store.log._size == sum(tail.size for tail in store.log._tails.values()) <= 5_000
+    await store.close()
+
+
+async def test_a_tail_that_was_evicted_still_wakes_its_followers(store: SqliteBackend) -> None:
+    await store.log.fence("m_r1", 1, 1)
+    waiting = asyncio.create_task(store.log.wait("m_r1", 1, 0, timeout_s=50))
+    await asyncio.sleep(0)
+    store.log._tails.clear()
+    await store.log.append("m_r1", 1, 1, entries(1, 1))
+    async with asyncio.timeout(5):
+        await waiting
+
+
+async def test_deleted_words_are_in_no_file(path: Path, clock: ManualClock) -> None:
+    canary = "xylophone-canary"
+    store = SqliteBackend(path, clock)
+    await conversation(store, "c_1", "c_2")
+    await answered(store, message(1, content=canary, title=canary), text=canary)
+    await store.log.fence("m_r1", 9, 1)
+    await store.log.append("m_r1", 9, 2, [Entry(1, "delta", canary.encode())])
+    assert canary.encode() in _bytes(path)
+    await store.conversations.delete("ana", "c_1")
+    async with asyncio.timeout(5):
+        while canary.encode() in _bytes(path):  # the log is emptied when the writer is idle
+            await store.conversations.get("ana", "c_2")
+    await store.close()
+
+
+def test_every_statement_is_valid_sql(path: Path) -> None:
+    database = file.open_reader(path)
+    for name in ("turns", "queue", "log", "conversations", "messages", "accounts", "credentials"):
+        for statement in statements(name).values():
+            holes = dict.fromkeys(_parameters(statement))
+            count = statement.count("?")
+            database.execute(f"EXPLAIN {statement}", holes or (None,) * count)
+    database.close()
+
+
+@pytest.mark.parametrize(
+    ("noun", "name", "index"),
+    [
+        ("queue", "claim_next", "turns_queue"),
+        ("conversations", "page", "conversations_list"),
+        ("turns", "open_of_conversation", "turns_running"),
+        ("turns", "open_of_owner", "turns_running"),
+        ("messages", "page", "sqlite_autoindex_messages_1"),
+    ],
+)
+def test_the_statements_of_the_turn_path_use_their_index(
+    path: Path, noun: str, name: str, index: str
+) -> None:
+    database = file.open_reader(path)
+    statement = statements(noun)[name]
+    holes = dict.fromkeys(_parameters(statement))
+    plan = [row["detail"] for row in database.execute(f"EXPLAIN QUERY PLAN {statement}", holes)]
+    database.close()
+    assert any(index in detail for detail in plan), plan
+    assert not any(detail.startswith("SCAN turns") and index not in detail for detail in plan)
+
+
+async def _append_until_full(store: SqliteBackend) -> int:
+    """Fills the log of the held reply; the last id that was acknowledged."""
+    for last in range(1000):
+        try:
+            big = Entry(last + 1, "delta", b"x" * 2000)
+            assert await store.log.append("m_r1", 1, 1, [big]) is Append.DONE
+        except StoreFull:
+            return last
+    raise AssertionError("the disk never filled up")
+
+
+def _done(*command: str) -> bool:
+    return os.spawnvp(os.P_WAIT, command[0], command) == 0
+
+
+async def _pragma(store: SqliteBackend, words: str) -> int:
+    row = await store._writer.put(lambda database: database.execute(f"PRAGMA {words}").fetchone())
+    return int(row[0]) if row is not None else 0
+
+
+async def _write(small: Writer) -> None:
+    await small.put(lambda _: None)
+
+
+def _forbidden(*_: object) -> None:
+    raise AssertionError("the database was asked")
+
+
+def _bytes(path: Path) -> bytes:
+    return b"".join(one.read_bytes() for one in path.parent.iterdir() if one.is_file())
+
+
+def _parameters(statement: str) -> list[str]:
+    return re.findall(r":([a-z_]+)", statement)
