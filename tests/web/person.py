@@ -1,0 +1,227 @@
+"""A person in front of the real page: what they do, what they see, and what the store has of it.
+
+It compares texts exactly: what the page copies is the text as it holds it, what the page shows is
+read from the document, and what is stored is read from the database beside the running service.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import httpx2
+from playwright.async_api import Browser, BrowserContext, Locator, Page, Request, expect
+
+from tertulia.backends.replicas.fleet import read_fleet
+from tests.e2e.processes import Service, rows
+
+CHROMIUM = "/usr/bin/chromium"
+QUIET = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+)
+PATIENCE_MS = 25_000  # two cores that do other things as well
+LONG = "Write a long story about a ship and its crew."
+SHORT = "Say hello."
+
+# The last reply has begun and has not ended: this many characters of it are on the screen.
+_TALKING = """(least) => {
+  const last = [...document.querySelectorAll('.message.reply')].at(-1);
+  const text = last?.querySelector('.prose')?.innerText ?? '';
+  return last?.getAttribute('aria-busy') === 'true' && text.length >= least;
+}"""
+
+
+@dataclass
+class Person:
+    """One browser profile with one account, and the tab that is looked at."""
+
+    service: Service
+    context: BrowserContext
+    page: Page
+    name: str
+    id: str = ""
+    url: str = ""  # where their browser finds the service
+    addresses: list[str] = field(default_factory=list)  # of every request of every tab
+    breakdowns: list[str] = field(default_factory=list)  # errors that no code of the page caught
+
+    def __post_init__(self) -> None:
+        self.url = self.url or self.service.url
+
+    # --- doing -------------------------------------------------------------------------------
+
+    async def register(self) -> None:
+        """An account of their own, made without the page; the browser keeps the cookie."""
+        answer = await self.context.request.post(
+            self.service.url + "/v1/auth/register",
+            data={"name": self.name, "password": secrets.token_hex(8)},
+        )
+        assert answer.ok, await answer.text()
+        self.id = (await (await self.context.request.get(self.service.url + "/v1/me")).json())["id"]
+
+    def watch(self, page: Page) -> None:
+        """Keeps every address that a tab asks for, and every error that it throws."""
+        page.on("request", self._asked)
+        page.on("pageerror", lambda error: self.breakdowns.append(str(error)))
+
+    def _asked(self, request: Request) -> None:
+        self.addresses.append(request.url)
+
+    async def open(self, conversation: str | None = None) -> None:
+        """The page, ready to write in."""
+        path = "/" if conversation is None else f"/c/{conversation}"
+        await self.page.goto(self.url + path)
+        await expect(self.box).to_be_visible()
+
+    async def tab(self) -> Person:
+        """The same person in one more tab."""
+        page = await self.context.new_page()
+        self.watch(page)
+        return replace(self, page=page)
+
+    async def write(self, text: str) -> None:
+        """Types nothing by hand: the text is in the box at once."""
+        await self.box.fill(text)
+
+    async def ask(self, text: str) -> None:
+        """Sends a message with Enter."""
+        await self.write(text)
+        await self.box.press("Enter")
+
+    async def ask_and_read(self, text: str) -> str:
+        """Asks, and returns the conversation's id when the answer has ended."""
+        before = await self.replies.count()
+        await self.ask(text)
+        await expect(self.replies).to_have_count(before + 1)
+        await self.ended()
+        return self.conversation
+
+    # --- seeing ------------------------------------------------------------------------------
+
+    @property
+    def box(self) -> Locator:
+        return self.page.locator(".composer-text")
+
+    @property
+    def replies(self) -> Locator:
+        return self.page.locator(".message.reply")
+
+    @property
+    def questions(self) -> Locator:
+        return self.page.locator(".message.question")
+
+    @property
+    def last(self) -> Locator:
+        return self.replies.last
+
+    @property
+    def conversation(self) -> str:
+        """The conversation that the address names."""
+        place = self.page.url.split("/c/")
+        assert len(place) == 2, self.page.url
+        return place[1]
+
+    async def talking(self, least: int = 25) -> str:
+        """Waits until the last reply is in full flow; what is on the screen of it."""
+        await self.page.wait_for_function(_TALKING, arg=least, timeout=PATIENCE_MS)
+        return await self.shown()
+
+    async def still_talking(self) -> bool:
+        return await self.last.get_attribute("aria-busy") == "true"
+
+    async def ended(self) -> None:
+        """Waits until no reply on the screen is under way."""
+        await expect(self.last).to_have_attribute("aria-busy", "false")
+        await expect(self.page.locator(".message.reply[aria-busy=true]")).to_have_count(0)
+
+    async def shown(self) -> str:
+        """The last reply as a reader sees it, however few of its blocks are in the window."""
+        prose = self.last.locator(".prose")
+        return (await prose.text_content()) or "" if await prose.count() else ""
+
+    async def copied(self, message: Locator) -> str:
+        """A message's text as the page holds it: what its copy button gives."""
+        await self.page.bring_to_front()
+        await self.page.evaluate("() => navigator.clipboard.writeText('')")
+        await message.get_by_role("button", name="Copy", exact=True).last.click()
+        await expect(message.get_by_role("button", name="Copied")).to_be_visible()
+        return str(await self.page.evaluate("() => navigator.clipboard.readText()"))
+
+    # --- comparing ---------------------------------------------------------------------------
+
+    def stored(self, conversation: str | None = None) -> list[dict[str, Any]]:
+        """The conversation's messages as they lie on the disk."""
+        found = rows(
+            self.service.database,
+            "SELECT id, parent_id, role, content, status, finish FROM messages"
+            " WHERE owner = ? AND conversation_id = ? ORDER BY seq",
+            self.id,
+            conversation or self.conversation,
+        )
+        names = ("id", "parent", "role", "content", "status", "finish")
+        return [dict(zip(names, row, strict=True)) for row in found]
+
+    def count(self, table: str) -> int:
+        """How many rows of theirs a table has."""
+        (row,) = rows(
+            self.service.database, f"SELECT count(*) FROM {table} WHERE owner = ?", self.id
+        )
+        assert isinstance(row[0], int)
+        return row[0]
+
+    async def matches_store(self) -> str:
+        """The last reply is on the screen exactly as it is stored, now and after a reload."""
+        reply = [m for m in self.stored() if m["role"] == "assistant"][-1]
+        assert reply["content"] != "", reply
+        held, seen = await self.copied(self.last), await self.shown()
+        assert held == reply["content"]
+        await self.page.reload()
+        await expect(self.last).to_have_attribute("aria-busy", "false")
+        await expect(self.last.locator(".is-plain")).to_have_count(0)
+        assert await self.shown() == seen
+        assert await self.copied(self.last) == held
+        return held
+
+    async def quiet(self) -> None:
+        """Ends what of theirs is still running, so that the next test has the engine alone."""
+        running = rows(
+            self.service.database,
+            "SELECT id FROM messages WHERE owner = ? AND status IN ('queued', 'running')",
+            self.id,
+        )
+        for (message,) in running:
+            await self.context.request.post(
+                f"{self.service.url}/v1/messages/{message}/stop",
+                headers={"Sec-Fetch-Site": "same-origin"},
+            )
+
+
+async def profile(browser: Browser) -> BrowserContext:
+    """A browser profile without a past. Words appear as they come, without the page's pacing."""
+    context = await browser.new_context(
+        viewport={"width": 1100, "height": 800},
+        permissions=["clipboard-read", "clipboard-write"],
+        reduced_motion="reduce",
+    )
+    context.set_default_timeout(PATIENCE_MS)
+    return context
+
+
+async def engine_figures(service: Service) -> dict[str, float]:
+    """What the engine itself says: requests running and waiting."""
+    (engine,) = read_fleet(service.folder / "run" / "fleet.json").replicas
+    headers = {"Authorization": f"Bearer {engine.key}"}
+    async with httpx2.AsyncClient(trust_env=False, timeout=5, headers=headers) as http:
+        text = (await http.get(engine.url + "/metrics")).text
+    found = {}
+    for line in text.splitlines():
+        for name in ("num_requests_running", "num_requests_waiting"):
+            if line.startswith(f"vllm:{name}"):
+                found[name] = float(line.rsplit(" ", 1)[1])
+    assert len(found) == 2, text
+    return found

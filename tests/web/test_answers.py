@@ -1,0 +1,120 @@
+"""A reply on the screen is the reply in the store: after reloads, switches, tabs, dead lines."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.async_api import expect
+
+from tests.web.line import line_to
+from tests.web.person import LONG, SHORT, Person
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_an_answer_streams_onto_the_screen_and_ends(person: Person) -> None:
+    await person.open()
+    await person.ask(LONG)
+    begun = await person.talking()
+    await person.ended()
+    assert (await person.shown()).startswith(begun[:20])
+    assert len(await person.matches_store()) > len(begun)
+    assert [m["status"] for m in person.stored()] == ["completed", "completed"]
+
+
+async def test_a_reload_in_mid_answer_begins_at_the_first_word(person: Person) -> None:
+    await person.open()
+    await person.ask(LONG)
+    begun = await person.talking()
+    await person.page.reload()
+    again = await person.talking()
+    assert again[:20] == begun[:20]
+    await person.ended()
+    await person.matches_store()
+    await expect(person.replies).to_have_count(1)
+
+
+async def test_a_switch_of_conversation_in_mid_answer_and_back_loses_nothing(
+    person: Person,
+) -> None:
+    await person.open()
+    await person.ask(LONG)
+    begun = await person.talking()
+    first = person.conversation
+    await person.page.get_by_role("button", name="New chat").click()
+    await person.ask("Name three fruits.")
+    await person.talking(1)
+    second = person.conversation
+    assert second != first
+    await person.page.locator(f'a[href="/c/{first}"]').click()
+    await expect(person.questions.locator(".bubble")).to_have_text(LONG)
+    assert (await person.shown()).startswith(begun[:20])
+    await person.ended()
+    await person.matches_store()
+    await person.page.locator(f'a[href="/c/{second}"]').click()
+    await expect(person.questions.locator(".bubble")).to_have_text("Name three fruits.")
+    await person.ended()
+    await person.matches_store()
+
+
+async def test_a_second_tab_shows_the_same_running_answer_once(person: Person) -> None:
+    await person.open()
+    await person.ask_and_read(SHORT)
+    await person.ask(LONG)
+    await expect(person.replies).to_have_count(2)
+    await person.talking()
+    other = await person.tab()
+    await other.open(person.conversation)
+    await other.talking()
+    assert await person.still_talking()
+    for tab in (person, other):
+        await tab.ended()
+        await expect(tab.replies).to_have_count(2)
+        await expect(tab.questions).to_have_count(2)
+    assert await other.copied(other.last) == await person.copied(person.last)
+    assert await other.copied(other.replies.first) == await person.copied(person.replies.first)
+    await person.matches_store()
+
+
+async def test_an_open_tab_shows_a_turn_asked_elsewhere_when_it_is_looked_at(
+    person: Person,
+) -> None:
+    await person.open()
+    await person.ask_and_read(SHORT)
+    other = await person.tab()
+    await other.open(person.conversation)
+    await expect(other.replies).to_have_count(1)
+    await person.ask_and_read("Say goodbye.")
+    # A tab that was behind others gets the focus; headless windows all think that they have it.
+    await other.page.wait_for_function(
+        "() => dispatchEvent(new Event('focus')) && document.querySelectorAll('.reply').length > 1"
+    )
+    await other.ended()
+    await expect(other.questions).to_have_count(2)
+    await other.matches_store()
+
+
+async def test_a_dead_network_in_mid_answer_costs_no_word(person: Person) -> None:
+    async with line_to(person.service.port) as line:
+        person.url = line.url
+        await person.open()
+        await person.ask(LONG)
+        await person.talking()
+        line.cut()
+        await person.context.set_offline(True)
+        await expect(person.page.get_by_text("Connection lost")).to_be_visible()
+        line.mend()
+        await person.context.set_offline(False)
+        await person.ended()
+        await person.matches_store()
+
+
+async def test_a_message_sent_without_network_is_sent_once_when_it_is_back(person: Person) -> None:
+    await person.open()
+    await person.context.set_offline(True)
+    await person.ask(SHORT)
+    await expect(person.questions).to_have_count(1)
+    assert person.count("messages") == 0
+    await person.context.set_offline(False)
+    await expect(person.last).to_have_attribute("aria-busy", "false")
+    await person.matches_store()
+    assert (person.count("conversations"), person.count("messages")) == (1, 2)
