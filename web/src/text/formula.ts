@@ -8,6 +8,7 @@ export function setFormulas(root: Element): void {
       displayMode: place.className === "formula-block",
       throwOnError: false,
       trust: false,
+      strict: "ignore",
       maxExpand: 200, // a macro that expands for ever must not hang the page
       maxSize: 20,
     });

@@ -1,6 +1,6 @@
 /** Says how far a model is that is still on its way. */
 import type { JSX } from "preact";
-import { coming, progressOf, titleOf } from "../state/models";
+import { coming, offered, progressOf, titleOf } from "../state/models";
 import type { Model } from "../wire";
 
 export function Banner(): JSX.Element | null {
@@ -17,7 +17,9 @@ export function Banner(): JSX.Element | null {
 
 function words(model: Model, share: number | null): string {
   const name = titleOf(model.id);
-  if (model.status?.state === "starting") return `${name} is starting. Until it is ready, another model answers.`;
+  const other = offered.value.find((one) => (one.status?.state ?? "ready") === "ready");
+  const meanwhile = other === undefined ? "" : ` ${titleOf(other.id)} answers meanwhile.`;
+  if (model.status?.state === "starting") return `${name} is starting.${meanwhile}`;
   const size = model.status?.total_bytes ? ` of ${(model.status.total_bytes / 1e9).toFixed(1)} GB` : "";
-  return `${name} is being downloaded${share === null ? "" : `: ${Math.floor(share * 100)} %${size}`}. Until it is ready, another model answers.`;
+  return `${name} is being downloaded${share === null ? "" : `: ${Math.floor(share * 100)} %${size}`}.${meanwhile}`;
 }

@@ -55,14 +55,14 @@ function Thread({ chat }: { chat: Chat }): JSX.Element {
     following.current = true;
     setAway(false);
     const element = scroller.current;
-    if (element !== null) element.scrollTop = element.scrollHeight;
+    if (element !== null) element.scrollTop = path.length === 0 ? 0 : element.scrollHeight;
   };
   useLayoutEffect(toEnd, [chat, chat.state.value === "ready"]);
   useEffect(() => {
     const element = inner.current;
     if (element === null) return;
     const watch = new ResizeObserver(() => {
-      if (following.current && scroller.current !== null) scroller.current.scrollTop = scroller.current.scrollHeight;
+      if (following.current && scroller.current?.querySelector(".message")) scroller.current.scrollTop = scroller.current.scrollHeight;
     });
     watch.observe(element);
     return () => watch.disconnect();
@@ -127,7 +127,7 @@ const OPENERS = [
   "Explain how a heat pump works, with a small table",
   "Write a Python function that groups anagrams",
   "Help me plan a three-day walk in the hills",
-  "Turn my notes into a short, friendly e-mail",
+  "Turn my notes into a short, friendly email",
 ];
 
 function Nothing({ chat }: { chat: Chat }): JSX.Element {

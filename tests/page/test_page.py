@@ -1,0 +1,244 @@
+"""The page in a browser: no word lost or doubled, no draft lost, nothing unsafe run or fetched.
+
+It must never depend on the page's inner names beyond its roles, labels and a few classes.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+ROOT = Path(__file__).parents[2]
+AXE = ROOT / "web/node_modules/axe-core/axe.min.js"
+END_MS = 30_000
+
+pytestmark = pytest.mark.browser
+
+
+def ask(page: Page, text: str) -> None:
+    page.get_by_label("Your message").fill(text)
+    page.keyboard.press("Enter")
+
+
+def until_done(page: Page) -> None:
+    expect(page.locator(".reply [aria-label='Answer again']").last).to_be_visible(timeout=END_MS)
+    expect(page.get_by_label("Stop the answer")).to_have_count(0, timeout=END_MS)
+
+
+def last_answer(page: Page) -> str:
+    return page.locator(".reply .prose").last.inner_text()
+
+
+def assert_whole(text: str) -> None:
+    """The fake's long answer, once and to its end."""
+    assert text.count("The short sum") == 1
+    assert text.count("Decode is") == 1
+    assert text.endswith("onerror=alert(1)>.")
+
+
+@pytest.mark.parametrize("trouble", ["break", "gap", "reset"])
+def test_a_stream_in_trouble_shows_every_word_once(page: Page, trouble: str) -> None:
+    """S-02, S-04: broken lines, missing numbers and a lost buffer."""
+    ask(page, f"{trouble} please")
+    until_done(page)
+    assert_whole(last_answer(page))
+    expect(page.locator(".reply")).to_have_count(1)
+    expect(page.locator(".question")).to_have_count(1)
+
+
+def test_enter_pressed_three_times_makes_one_conversation_and_one_turn(page: Page) -> None:
+    """S-19."""
+    posts: list[str] = []
+    page.on("request", lambda one: posts.append(one.url) if one.method == "POST" else None)
+    page.get_by_label("Your message").fill("hello there")
+    for _ in range(3):
+        page.keyboard.press("Enter")
+    until_done(page)
+    assert len([url for url in posts if url.endswith("/v1/conversations")]) == 1
+    assert len([url for url in posts if url.endswith("/messages")]) == 1
+
+
+def test_a_reload_in_the_middle_shows_the_reply_from_its_first_word(page: Page) -> None:
+    """S-01."""
+    ask(page, "please")
+    expect(page.locator(".reply .prose")).to_contain_text("The short sum")
+    page.reload()
+    expect(page.locator(".reply .prose")).to_contain_text("Decode is")
+    until_done(page)
+    assert_whole(last_answer(page))
+
+
+def test_a_reply_goes_on_while_another_conversation_is_open(page: Page) -> None:
+    """S-08, S-09."""
+    ask(page, "please")
+    expect(page.locator(".reply .prose")).to_contain_text("Decode is")
+    place = page.url
+    page.get_by_role("button", name="New chat").click()
+    ask(page, "hello b")
+    until_done(page)
+    assert last_answer(page) == "Hello! How are you today?"
+    page.go_back()
+    assert page.url == place
+    until_done(page)
+    assert_whole(last_answer(page))
+
+
+def test_a_stopped_reply_does_not_grow_back(page: Page) -> None:
+    """S-13, S-17."""
+    ask(page, "slow please")
+    expect(page.locator(".reply .prose")).to_contain_text("Decode is", timeout=10_000)
+    page.get_by_label("Stop the answer").click()
+    expect(page.get_by_text("Stopped.", exact=True)).to_be_visible()
+    kept = last_answer(page)
+    page.reload()
+    expect(page.get_by_text("Stopped.", exact=True)).to_be_visible()
+    assert last_answer(page) == kept
+
+
+def test_a_stop_before_the_first_word_keeps_question_and_place(page: Page) -> None:
+    """S-12."""
+    ask(page, "queue please")
+    expect(page.get_by_text("in line")).to_be_visible()
+    page.get_by_label("Stop the answer").click()
+    expect(page.get_by_text("Stopped before the first word.")).to_be_visible()
+    expect(page.locator(".question")).to_have_count(1)
+
+
+def test_a_used_up_budget_gives_the_text_back_and_the_next_message_works(page: Page) -> None:
+    """S-39."""
+    ask(page, "full please")
+    expect(page.get_by_role("alert")).to_contain_text("used up")
+    expect(page.get_by_label("Your message")).to_have_value("full please")
+    expect(page.locator(".message")).to_have_count(0)
+    ask(page, "hello")
+    until_done(page)
+    assert last_answer(page) == "Hello! How are you today?"
+
+
+def test_a_failed_reply_keeps_its_words_and_offers_another_try(page: Page) -> None:
+    """S-05."""
+    ask(page, "fail please")
+    expect(page.get_by_role("button", name="Try again")).to_be_visible(timeout=END_MS)
+    assert last_answer(page).startswith("Decode is")
+
+
+def test_a_branch_that_is_left_and_chosen_again_has_all_its_turns(page: Page) -> None:
+    """S-24, S-26."""
+    ask(page, "hello")
+    until_done(page)
+    page.get_by_label("Answer again").click()
+    until_done(page)
+    ask(page, "hello deeper")
+    expect(page.locator(".question")).to_have_count(2)
+    until_done(page)
+    page.get_by_label("Version before").click()
+    expect(page.locator(".question")).to_have_count(1)
+    page.get_by_label("Next version").click()
+    expect(page.locator(".question")).to_have_count(2)
+
+
+def test_an_enter_that_confirms_a_candidate_does_not_send(page: Page) -> None:
+    """S-56."""
+    box = page.get_by_label("Your message")
+    box.fill("にほん")
+    box.evaluate(
+        "box => box.dispatchEvent(new KeyboardEvent('keydown', "
+        "{key: 'Enter', keyCode: 229, isComposing: true, bubbles: true, cancelable: true}))"
+    )
+    expect(box).to_have_value("にほん")
+    expect(page.locator(".message")).to_have_count(0)
+
+
+def test_a_draft_outlives_a_reload(page: Page) -> None:
+    page.get_by_label("Your message").fill("not sent yet")
+    page.reload()
+    expect(page.get_by_label("Your message")).to_have_value("not sent yet")
+
+
+def test_a_text_that_is_too_long_is_answered_before_it_is_sent(page: Page) -> None:
+    page.get_by_label("Your message").fill("x" * 40_000)
+    expect(page.get_by_role("alert")).to_contain_text("at most 32 kB")
+    expect(page.get_by_role("button", name="Send")).to_be_disabled()
+
+
+def test_a_link_to_the_page_fills_the_box_and_sends_nothing(page: Page, address: str) -> None:
+    """S-45."""
+    page.goto(f"{address}/?q=spend%20my%20tokens")
+    expect(page.get_by_label("Your message")).to_have_value("spend my tokens")
+    expect(page.locator(".message")).to_have_count(0)
+
+
+def test_hostile_markdown_runs_nothing_and_fetches_nothing(page: Page) -> None:
+    """S-43, S-44, S-46. The `page` fixture fails when a request leaves the origin."""
+    ask(page, "hostile please")
+    until_done(page)
+    expect(page.locator(".prose math")).to_have_count(2)
+    assert page.evaluate("globalThis.broken ?? null") is None
+    tags = page.locator(".prose *").evaluate_all("all => [...new Set(all.map(e => e.localName))]")
+    assert not {"img", "script", "svg", "iframe", "form", "video", "meta", "base"} & set(tags)
+    links = page.locator(".prose a").evaluate_all("all => all.map(a => [a.protocol, a.rel])")
+    assert {tuple(link) for link in links} == {("https:", "noopener noreferrer")}
+    assert "$1.50 and $3" in last_answer(page)
+
+
+def test_the_live_region_never_reads_the_words_of_a_reply(page: Page) -> None:
+    page.evaluate(
+        "() => { globalThis.said = []; new MutationObserver(() => said.push("
+        "document.querySelector('.sr[role=status]').textContent)).observe("
+        "document.querySelector('.sr[role=status]'), "
+        "{characterData: true, childList: true, subtree: true}) }"
+    )
+    ask(page, "queue please")
+    until_done(page)
+    said = [text.strip() for text in page.evaluate("said")]
+    assert said == ["Waiting, place 3 in the queue.", "Answer started.", "Answer finished."]
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_axe_finds_nothing_on_any_state(browser: Browser, address: str, colours: str) -> None:
+    """Sign-in, empty, conversation, menu and account, in both colours."""
+    if not AXE.exists():
+        pytest.skip("axe-core is not installed (`scripts/build-page` installs it)")
+    context = browser.new_context(color_scheme="dark" if colours == "dark" else "light")
+    page = context.new_page()
+    page.goto(address)
+    page.wait_for_selector(".card")
+    assert_accessible(page)
+    page.goto(f"{address}/#signin=once")
+    page.wait_for_selector(".entry")
+    assert_accessible(page)
+    page.get_by_role("link", name="Why is decode memory-bound?").click()
+    page.wait_for_selector(".is-coloured")
+    assert_accessible(page)
+    page.locator(".chat-head").get_by_role("button").last.click()
+    assert_accessible(page)
+    page.keyboard.press("Escape")
+    page.locator(".me").click()
+    page.wait_for_selector("dialog[open] .budgets")
+    assert_accessible(page)
+    context.close()
+
+
+def assert_accessible(page: Page) -> None:
+    page.evaluate(AXE.read_text())
+    found = page.evaluate(
+        "async () => (await axe.run(document)).violations"
+        ".map(v => [v.id, v.nodes.map(n => n.target.join(' '))])"
+    )
+    assert found == [], json.dumps(found, indent=1)
+
+
+def test_a_phone_has_no_sideways_scroll_and_opens_the_list(browser: Browser, address: str) -> None:
+    context = browser.new_context(
+        viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True
+    )
+    page = context.new_page()
+    page.goto(f"{address}/#signin=once")
+    page.get_by_label("Show conversations").click()
+    page.get_by_role("link", name="Why is decode memory-bound?").click()
+    page.wait_for_selector(".prose table")
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+    context.close()
