@@ -6,11 +6,13 @@ It reads the real objects (command line, settings, OpenAPI, transitions), never 
 
 import re
 from collections.abc import Iterator
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import cast, get_args
 
 import pytest
+from prometheus_client import CollectorRegistry
 from typer.main import get_command
 
 from scripts import write_reference
@@ -20,8 +22,11 @@ from tertulia.config import Settings
 from tertulia.core.turn import TRANSITIONS
 from tertulia.core.types import EventKind
 from tertulia.gateway.app import _api
+from tertulia.gateway.figures import Figures
 from tertulia.gateway.front import Front
 from tertulia.gateway.problems import CODES
+from tertulia.replica.generation import EngineCounts
+from tertulia.replica.metrics import ReplicaMetrics
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -91,6 +96,19 @@ def test_every_event_is_in_the_reference() -> None:
     assert "delta" in kinds
     missing = [kind for kind in kinds if f"`{kind}`" not in reference()]
     assert missing == [], "describe the event and its data in docs/reference"
+
+
+def test_every_figure_is_in_the_reference() -> None:
+    registry = CollectorRegistry()
+    Figures(registry)
+    names = [metric.name for metric in registry.collect()]
+    page = ReplicaMetrics("a model", lambda: EngineCounts(*[0] * len(fields(EngineCounts)))).text()
+    names += re.findall(r"^# TYPE (\S+) ", page.decode(), re.MULTILINE)
+    told = re.compile(r"`([a-z:_]+)`")
+    known = {name.removesuffix("_total") for name in told.findall(reference())}
+    plain = {name.removesuffix("_total") for name in names if not name.endswith("_created")}
+    assert "tertulia_open_streams" in plain
+    assert sorted(plain - known) == [], "describe them in docs/reference/metrics.md"
 
 
 def test_the_diagram_of_the_turn_is_the_table() -> None:

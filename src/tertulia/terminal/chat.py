@@ -201,7 +201,7 @@ def typed_lines() -> Iterator[str]:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         yield from sys.stdin
         return
-    import readline  # noqa: F401 - importing it gives `input` its editing and history
+    import readline  # noqa: F401  # importing it gives `input` its editing and history
 
     while True:
         try:

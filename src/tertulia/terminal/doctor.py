@@ -61,7 +61,7 @@ def examine_port(host: str, port: int) -> Finding:
         return Finding("port", "fail", f"{where} can't be used: {error.strerror or error}", other)
     if not taken:
         return Finding("port", "ok", f"{where} is free")
-    local = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - read, not bound
+    local = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104  # read, not bound
     answer = _asked(f"http://{local.get(host, shown)}:{port}/readyz", None)
     if answer is None or not {"status", "missing", "models"} <= answer.keys():
         return Finding("port", "fail", f"{where} is in use by another program", other)

@@ -12,7 +12,7 @@ from tertulia.config import Settings
 from tertulia.terminal.client import Server, is_loopback
 
 # What a server listens on and what a client on the same machine connects to.
-_LOCAL = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared, not bound
+_LOCAL = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # compared, not bound
 _KEY_CHARS = 200
 
 
