@@ -38,6 +38,10 @@ async def sweep_turns(desk: WorkerDesk) -> None:
     """Ends abandoned turns as stopped and stale ones as failed, their text kept."""
     grace_s = {plan.name: plan.abandon_s for plan in desk.plans.values()}
     for turn in await desk.queue.abandoned(grace_s):
+        # Ending those before it took its time: whoever came back meanwhile is not cut off.
+        now = await desk.turns.find(turn.owner, turn.reply_id)
+        if now is None or now.followed_at != turn.followed_at:
+            continue
         await end_turn(desk.ending, turn, why="abandoned", finish=Finish.ABANDONED)
     rules = desk.rules
     for turn in await desk.queue.stale(held_age_s=rules.stale_s, queued_age_s=rules.queued_s):
