@@ -1,0 +1,92 @@
+"""Watches every effect on the store and the log as it happens, and judges what it can at once.
+
+It never changes anything: it sees what crosses the wires, in the order in which it took effect.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+from tertulia.backends.memory import MemoryStore
+from tertulia.core.turn import text_so_far
+from tertulia.core.types import Admitted, Append, Outcome, Turn
+from tests.sim.fleet import Climate
+from tests.sim.process import Report
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """One finish that was accepted."""
+
+    reply_id: str
+    epoch: int
+    outcome: Outcome
+
+
+@dataclass(slots=True)
+class Witness:
+    """What happened to each reply, seen from the store's side."""
+
+    report: Report
+    climate: Climate
+    store: MemoryStore | None = None
+    finishes: list[Finish] = field(default_factory=list)
+    admitted: dict[str, list[Turn]] = field(default_factory=lambda: defaultdict(list))
+    claims: Counter[str] = field(default_factory=Counter)
+    fences: dict[str, int] = field(default_factory=dict)
+    n_appends: int = 0
+    n_tokens: int = 0
+
+    def watch(
+        self, port: str, method: str, args: tuple[Any, ...], kwargs: dict[str, Any], answer: Any
+    ) -> None:
+        """Called after each effect, with its answer."""
+        judge = getattr(self, f"_{port}_{method}", None)
+        if judge is not None:
+            judge(*args, answer=answer, **kwargs)
+
+    def _turns_admit(self, *_: Any, answer: Any) -> None:
+        if not isinstance(answer, Admitted):
+            return
+        turn = answer.turn
+        self.admitted[turn.reply_id].append(turn)
+        assert self.store is not None
+        spent = self.store.spent(turn.owner, self.store.clock.now())
+        limits = self.climate.plans[turn.plan].limits
+        if spent.used_today + spent.reserved > limits.tokens_per_day:
+            self.report("C7", f"{turn.owner} was admitted beyond the limit: {spent}")
+        if spent.running > limits.replies_running:
+            self.report("C10", f"{turn.owner} runs {spent.running} replies")
+
+    def _turns_finish(self, reply_id: str, epoch: int, outcome: Outcome, *, answer: bool) -> None:
+        if answer:
+            self.finishes.append(Finish(reply_id, epoch, outcome))
+
+    def _queue_claim(self, *, answer: Turn | None, **_: Any) -> None:
+        if answer is not None:
+            self.claims[answer.reply_id] += 1
+
+    def _log_fence(self, reply_id: str, epoch: int, _: int, *, answer: Any) -> None:
+        if answer is not None:
+            self.fences[reply_id] = epoch
+
+    def _log_lose(self, reply_id: str, *, answer: Any) -> None:
+        # A fence is lost with its log; the store's epoch still keeps late writers out.
+        self.fences.pop(reply_id, None)
+
+    def _log_append(
+        self, reply_id: str, epoch: int, _: int, entries: Any, *, answer: Append
+    ) -> None:
+        if answer is not Append.DONE:
+            return
+        self.n_appends += 1
+        self.n_tokens += sum(len(entry.ids) // 4 for entry in entries)
+        fenced = self.fences.get(reply_id, 0)
+        if epoch < fenced:
+            self.report("C9", f"{reply_id}: epoch {epoch} appended after {fenced} had fenced")
+        text = text_so_far(entries)
+        for word in self.climate.flagged:
+            if word in text:
+                self.report("I10", f"{reply_id}: {word!r} went into the log")
