@@ -104,7 +104,7 @@ def test_every_figure_is_in_the_reference() -> None:
     names = [metric.name for metric in registry.collect()]
     page = ReplicaMetrics("a model", lambda: EngineCounts(*[0] * len(fields(EngineCounts)))).text()
     names += re.findall(r"^# TYPE (\S+) ", page.decode(), re.MULTILINE)
-    told = re.compile(r"`([a-z:_]+)`")
+    told = re.compile(r"`([a-z0-9:_]+)`")
     known = {name.removesuffix("_total") for name in told.findall(reference())}
     plain = {name.removesuffix("_total") for name in names if not name.endswith("_created")}
     assert "tertulia_open_streams" in plain
