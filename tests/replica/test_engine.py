@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -18,12 +19,13 @@ GREEDY = Choice(temperature=0, top_p=1, repetition_penalty=1, seed=0)
 class Bench:
     """An engine driven by hand, and what it said."""
 
-    def __init__(self, model: FakeModel, n_slots: int = 4, **bounds: int) -> None:
+    def __init__(self, model: FakeModel, n_slots: int = 4, **bounds: float) -> None:
         self.model = model
         self.said: dict[int, list[Emission]] = {}
-        bounds = {"n_queue": 64, "step_tokens": 16, "growth_tokens": 4} | bounds
+        limits: dict[str, Any] = {"n_queue": 64, "step_tokens": 16, "growth_tokens": 4}
+        limits |= bounds
         self.engine = Engine(
-            model, EngineSettings(n_slots=n_slots, **bounds), self._heard, clock=lambda: 0.0
+            model, EngineSettings(n_slots=n_slots, **limits), self._heard, clock=lambda: 0.0
         )
 
     def _heard(self, emissions: list[Emission]) -> None:
@@ -190,6 +192,31 @@ def test_two_turns_that_branch_share_what_they_have_in_common() -> None:
     assert bench.text(keys[1]) == expected("the same beginning, three", 4)
 
 
+def test_a_conversation_moved_to_memory_comes_back_for_its_next_turn() -> None:
+    bench = Bench(FakeModel(n_cache=200, window_tokens=150), parked_share=0.1)
+    first = bench.ask("a" * 60, 8, salt="ada")
+    bench.run()
+    assert bench.engine.counts().n_host_bytes > 0
+    prompt = "a" * 60 + bench.text(first) + " more"
+    second = bench.ask(prompt, 4, salt="ada")
+    bench.run()
+    assert bench.said[second][-1].n_cached == 67
+    assert bench.text(second) == expected(prompt, 4)
+
+
+def test_the_memory_of_moved_conversations_is_bounded() -> None:
+    bench = Bench(FakeModel(), parked_share=0.0, host_bytes=1500)
+    for number in range(6):
+        bench.ask(f"{number}" * 100, 2)
+        bench.run()
+        assert bench.engine.counts().n_host_bytes <= 1500
+    again = bench.ask("5" * 100, 2)
+    forgotten = bench.ask("0" * 100, 2)
+    bench.run()
+    assert bench.said[again][-1].n_cached > 0
+    assert bench.said[forgotten][-1].n_cached == 0
+
+
 def test_a_full_cache_puts_the_newest_back_and_loses_nothing() -> None:
     bench = Bench(FakeModel(n_cache=120, window_tokens=100))
     keys = [bench.ask(f"prompt {number}", 60, salt=str(number)) for number in range(4)]
@@ -248,7 +275,13 @@ def test_stopping_ends_the_thread_and_what_it_ran() -> None:
 @given(st.integers(0, 2**32))
 def test_random_lives_leave_the_cache_as_counted_and_every_text_right(seed: int) -> None:
     dice = random.Random(seed)
-    bench = Bench(FakeModel(n_cache=150, window_tokens=110), n_slots=3)
+    shares = dice.choice([0.0, 0.2, 0.5]), dice.choice([0, 800, 10**6])
+    bench = Bench(
+        FakeModel(n_cache=150, window_tokens=110),
+        n_slots=3,
+        parked_share=shares[0],
+        host_bytes=shares[1],
+    )
     asked: dict[int, tuple[str, int]] = {}
     for _ in range(120):
         if dice.random() < 0.25 and bench.engine.counts().n_waiting < 20:

@@ -48,6 +48,7 @@ class EngineCounts:
     n_waiting: int
     cache_share: float  # of the cache, held by running sequences
     parked_share: float  # of the cache, held by finished ones for reuse
+    n_host_bytes: int  # of ordinary memory, held by those that were moved there
     n_prompt_tokens: int
     n_generated_tokens: int
     n_prefix_queries: int  # prompt tokens looked up

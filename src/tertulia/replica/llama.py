@@ -124,7 +124,12 @@ class LlamaModel:
         return bytes(self._context.get_state_seq_data(sequence))
 
     def restore(self, sequence: int, state: bytes) -> None:
-        self._context.set_state_seq_data(state, sequence)
+        try:
+            self._context.set_state_seq_data(state, sequence)
+        except (ValueError, RuntimeError) as error:
+            raise NoRoom(str(error)) from error
+        if self._context.memory_seq_pos_max(sequence) < 0:
+            raise NoRoom("the state was not taken")
 
     def cancel(self) -> None:
         self._context.cancel = True

@@ -45,6 +45,7 @@ class ReplicaSettings:
     n_parked: int = 24  # finished sequences kept for the next turn
     n_cache: int = 16_384  # tokens, of all sequences together
     n_queue: int = 64
+    host_bytes: int = 512_000_000  # of memory, for finished sequences that leave the cache
     step_target_s: float = 0.1  # the longest a stream should wait for its next token
     step_tokens: int | None = None  # instead of measuring it
     served_id: str | None = None  # instead of the model's own
@@ -93,7 +94,9 @@ async def _serve(
     listener: socket.socket,
 ) -> int:
     desk = Desk(asyncio.get_running_loop())
-    engine_settings = EngineSettings(settings.n_slots, settings.n_queue, step_tokens)
+    engine_settings = EngineSettings(
+        settings.n_slots, settings.n_queue, step_tokens, host_bytes=settings.host_bytes
+    )
     engine = Engine(model, engine_settings, desk.deliver)
     model_id = settings.served_id or description.served_id
     served = Served(
@@ -173,6 +176,7 @@ def _settings(arguments: list[str]) -> ReplicaSettings:
     parser.add_argument("--parked", type=int, default=default.n_parked, help="finished ones kept")
     parser.add_argument("--cache-tokens", type=int, default=default.n_cache)
     parser.add_argument("--queue", type=int, default=default.n_queue, help="requests waiting")
+    parser.add_argument("--host-bytes", type=int, default=default.host_bytes)
     parser.add_argument("--step-target-ms", type=float, default=default.step_target_s * 1000)
     parser.add_argument("--step-tokens", type=int, help="instead of measuring it at start")
     parser.add_argument("--served-id", help="instead of the model's own")
@@ -194,6 +198,7 @@ def _settings(arguments: list[str]) -> ReplicaSettings:
         n_parked=given.parked,
         n_cache=given.cache_tokens,
         n_queue=given.queue,
+        host_bytes=given.host_bytes,
         step_target_s=given.step_target_ms / 1000,
         step_tokens=given.step_tokens,
         served_id=given.served_id,

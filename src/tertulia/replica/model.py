@@ -80,7 +80,8 @@ class Model(Protocol):
 
     def save(self, sequence: int) -> bytes: ...
 
-    def restore(self, sequence: int, state: bytes) -> None: ...
+    def restore(self, sequence: int, state: bytes) -> None:
+        """Makes what `save` gave the content of the empty `sequence`, or raises `NoRoom`."""
 
     def cancel(self) -> None:
         """Ends a running decode early; the one call that another thread may make."""

