@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -134,6 +135,9 @@ PLANS = {
 }
 RULES = GatewayRules(system_prompt="Be kind.", prompt_version="v1")
 
+# Everything is on loopback; loading the system's certificates costs 60 ms a client.
+_NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
 
 @dataclass
 class Rig:
@@ -148,7 +152,9 @@ class Rig:
 
     def client(self, **headers: str) -> httpx2.AsyncClient:
         """A client without a credential."""
-        client = httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=20)
+        client = httpx2.AsyncClient(
+            base_url=self.url, headers=headers, timeout=20, verify=_NO_TLS, trust_env=False
+        )
         self.clients.append(client)
         return client
 

@@ -41,7 +41,7 @@ def open_front(desk: Desk, registry: CollectorRegistry | None = None) -> Front:
         # Ten guesses in five minutes are plenty for a person and useless against ten characters.
         logins_by_name=Throttle(desk.clock, allowed=10, window_s=300.0),
         # An office behind one address signs in more often than one person does.
-        logins_by_address=Throttle(desk.clock, allowed=60, window_s=300.0),
+        logins_by_address=Throttle(desk.clock, allowed=300, window_s=300.0),
         # Each account brings a budget with it: an address can't make them without end (S-37).
         registrations=Throttle(desk.clock, allowed=60, window_s=3600.0),
         retries=Retries(desk.clock),
