@@ -206,6 +206,21 @@ async def test_a_step_that_fails_harms_no_other_of_its_group(store: SqliteBacken
     assert (await store.accounts.spent("ana"))[2] == ("m_r1", "m_r2", "m_r4")
 
 
+async def test_a_step_that_fails_halfway_leaves_nothing(store: SqliteBackend) -> None:
+    def halfway(database: sqlite3.Connection) -> None:
+        database.execute("INSERT INTO prompts VALUES ('half', 'way')")
+        raise ValueError("in the middle")
+
+    answers = await asyncio.gather(
+        store.conversations.prompt_text("before", store="kept"),
+        store._writer.put(halfway),
+        store.conversations.prompt_text("after", store="kept"),
+        return_exceptions=True,
+    )
+    assert [str(answer) for answer in answers] == ["kept", "in the middle", "kept"]
+    assert await store.conversations.prompt_text("half") is None
+
+
 async def test_writes_beyond_the_queue_are_refused(path: Path) -> None:
     small = Writer(file.open_writer(path), waiting=10)
     answers = await asyncio.gather(*(_write(small) for _ in range(1000)), return_exceptions=True)

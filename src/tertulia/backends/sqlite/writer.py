@@ -83,15 +83,20 @@ class Writer:
         self._database.close()
 
     def _run(self) -> None:
-        open_ = True
-        while open_:
-            group, open_ = self._gather()
-            if group:
-                _hand_back(group, self._commit([asked.step for asked in group]))
-            if not self._queue.empty():
-                self._closing.wait(GATHER_S)
-            elif self._scrub:
-                self._empty_wal()
+        try:
+            open_ = True
+            while open_:
+                group, open_ = self._gather()
+                if group:
+                    _hand_back(group, self._commit([asked.step for asked in group]))
+                if not self._queue.empty():
+                    self._closing.wait(GATHER_S)
+                elif self._scrub:
+                    self._empty_wal()
+        finally:
+            # Also if this thread fails in a way nobody thought of: no caller waits for ever.
+            self._closed = True
+            self._refuse_the_rest()
 
     def _gather(self) -> tuple[list[_Asked], bool]:
         """Waits for the first and takes all that came with it; False once the end is asked for."""
@@ -133,16 +138,32 @@ class Writer:
 
     def _run_step(self, step: Step[Any]) -> Any:
         database = self._database
-        database.execute("SAVEPOINT step")
         try:
+            database.execute("SAVEPOINT step")
             answer = step(database)
+            database.execute("RELEASE step")
         except Exception as error:  # noqa: BLE001 - it goes to the caller, who acts on it
             if database.in_transaction:
-                database.execute("ROLLBACK TO step")
-                database.execute("RELEASE step")
+                self._undo_step()
             return _Failed(store_error(error))
-        database.execute("RELEASE step")
         return answer
+
+    def _undo_step(self) -> None:
+        """Takes a step back, or the whole transaction where SQLite can't do that any more."""
+        database = self._database
+        try:
+            database.execute("ROLLBACK TO step")
+            database.execute("RELEASE step")
+        except sqlite3.Error:
+            database.rollback()
+
+    def _refuse_the_rest(self) -> None:
+        ended = _Failed(StoreUnavailable("the store is closed"))
+        with suppress(Empty):
+            while True:
+                asked = self._queue.get_nowait()
+                if asked is not None:
+                    _hand_back([asked], [ended])
 
     def _empty_wal(self) -> None:
         """Deleted words leave the write-ahead log too; while a reader is at work, next time."""
