@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tertulia.replica.engine import Engine, EngineDead, EngineSettings, QueueFull, TooLong
 from tertulia.replica.generation import Emission, Generation
 from tertulia.replica.model import Choice
+from tertulia.replica.tuning import retuned
 from tests.replica.fake_model import END, FakeModel, hashed
 
 GREEDY = Choice(temperature=0, top_p=1, repetition_penalty=1, seed=0)
@@ -84,6 +85,27 @@ def test_no_step_is_larger_than_its_budget_while_a_long_prompt_is_read() -> None
     # The stream that was there moved in every single step until it ended.
     assert len(bench.model.batches[:40]) == 40
     assert all(any(entry.sequence == 11 for entry in batch) for batch in bench.model.batches[:40])
+
+
+def test_the_budget_follows_the_machine_and_stays_where_it_is_right() -> None:
+    assert retuned(100, n_tokens=100, took_s=0.2, target_s=0.1) == 90
+    assert retuned(100, n_tokens=100, took_s=0.05, target_s=0.1) == 110
+    assert retuned(100, n_tokens=8, took_s=0.05, target_s=0.1) == 100  # too small to say anything
+    assert retuned(100, n_tokens=100, took_s=0.1, target_s=0.1) == 100
+    assert retuned(16, n_tokens=16, took_s=9, target_s=0.1) == 16
+    assert retuned(256, n_tokens=256, took_s=0.01, target_s=0.1) == 256
+
+
+def test_slow_steps_shrink_while_a_long_prompt_is_read() -> None:
+    model = FakeModel()
+    bench = Bench(model, step_tokens=64, step_target_s=0.1)
+    seconds = iter(range(1, 10_000))
+    bench.engine._clock = lambda: float(next(seconds))
+    key = bench.ask("x" * 300, 4)
+    bench.run()
+    sizes = [len(batch) for batch in model.batches]
+    assert sizes[:3] == [64, 58, 53]
+    assert bench.text(key) == expected("x" * 300, 4)
 
 
 def test_the_end_token_ends_the_reply_and_is_not_text() -> None:

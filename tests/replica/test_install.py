@@ -181,7 +181,7 @@ class Hub:
                 self.wfile.write(rest[: len(rest) // 2] if breaks else rest)
                 self.close_connection = True
 
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # ditto
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the library named it
                 return
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)

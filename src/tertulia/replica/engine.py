@@ -15,6 +15,7 @@ from tertulia.replica.generation import Emission, EngineCounts, Finish, Generati
 from tertulia.replica.model import Cancelled, Entry, Model, NoRoom
 from tertulia.replica.parking import Parking, ParkingBounds
 from tertulia.replica.text import TextCutter
+from tertulia.replica.tuning import retuned
 
 IDLE_S = 1.0  # how long the thread sleeps without work before it looks whether it should stop
 TAIL_TOKENS = 8  # more than enough to hold the bytes of one unfinished character
@@ -28,6 +29,7 @@ class EngineSettings:
     n_slots: int  # sequences in one batch
     n_queue: int  # sequences waiting for a slot
     step_tokens: int  # tokens in one batch
+    step_target_s: float | None = None  # `step_tokens` is then only where it begins
     # Of the cache, for finished sequences. Eight streams need 24 ms a step with none of them, 27 ms
     # over 2,048 parked tokens, 40 ms over 8,192: beyond this share they move to ordinary memory.
     parked_share: float = 0.125
@@ -82,6 +84,7 @@ class Engine:
         self._running: dict[int, Sequence] = {}
         self._n_prompt = self._n_generated = self._n_queries = self._n_hits = 0
         self._n_put_back = self._n_steps = 0
+        self._step_tokens = settings.step_tokens
         self._thread = threading.Thread(target=self._run, name="steps", daemon=True)
         self._on_death: Callable[[BaseException], None] = lambda _error: None
 
@@ -151,6 +154,7 @@ class Engine:
             n_prefix_hits=self._n_hits,
             n_put_back=self._n_put_back,
             n_steps=self._n_steps,
+            step_tokens=self._step_tokens,
         )
 
     def stop(self, wait_s: float) -> bool:
@@ -229,7 +233,7 @@ class Engine:
 
     def _plan(self) -> StepPlan:
         n_slots = self._settings.n_slots - len(self._running)
-        room = Room(n_slots, self._cells.n_available, self._settings.step_tokens)
+        room = Room(n_slots, self._cells.n_available, self._step_tokens)
         n_owed = sum(sequence.n_left for sequence in self._running.values())
         is_short = n_owed > room.n_cache  # only then does anybody need to know what it would free
         running = tuple(
@@ -297,14 +301,20 @@ class Engine:
                 Entry(sequence.tokens[place], place, sequence.slot, place == last)
                 for place in range(sequence.n_done, sequence.n_done + n_tokens)
             ]
-        assert len(entries) <= self._settings.step_tokens
+        assert len(entries) <= self._step_tokens
         self._parking.make_room(len(entries))
+        began_s = self._clock()
         try:
             self._model.decode(entries)
         except NoRoom:
             self._lose_newest(batch)
             return False
         self._n_steps += 1
+        target_s = self._settings.step_target_s
+        if target_s is not None:
+            took_s = self._clock() - began_s
+            tuned = retuned(self._step_tokens, len(entries), took_s, target_s)
+            self._step_tokens = max(min(tuned, self._model.limits.n_batch), self._settings.n_slots)
         for sequence, n_tokens in batch:
             self._cells.extend(sequence.slot, n_tokens)
             sequence.n_done += n_tokens

@@ -55,6 +55,7 @@ class EngineCounts:
     n_prefix_hits: int  # prompt tokens found
     n_put_back: int
     n_steps: int
+    step_tokens: int  # the budget of one step at the moment
 
 
 @dataclass

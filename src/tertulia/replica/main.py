@@ -95,7 +95,11 @@ async def _serve(
 ) -> int:
     desk = Desk(asyncio.get_running_loop())
     engine_settings = EngineSettings(
-        settings.n_slots, settings.n_queue, step_tokens, host_bytes=settings.host_bytes
+        settings.n_slots,
+        settings.n_queue,
+        step_tokens,
+        step_target_s=None if settings.step_tokens else settings.step_target_s,
+        host_bytes=settings.host_bytes,
     )
     engine = Engine(model, engine_settings, desk.deliver)
     model_id = settings.served_id or description.served_id

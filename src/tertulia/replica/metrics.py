@@ -83,6 +83,7 @@ class _EngineCollector:
             "vllm:num_requests_waiting": ("Requests without a slot.", now.n_waiting),
             "vllm:kv_cache_usage_perc": ("Share of the cache in use, 1 is full.", now.cache_share),
             "tertulia:kv_cache_parked_share": ("Share kept for reuse.", now.parked_share),
+            "tertulia:step_tokens": ("Tokens a step may hold.", now.step_tokens),
             "tertulia:kv_host_bytes": ("Bytes of cache moved to memory.", now.n_host_bytes),
         }
         for name, (meaning, value) in gauges.items():
