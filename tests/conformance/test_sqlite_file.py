@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tertulia.backends.migrations import NewerSchema, revision_of
+from tertulia.backends.migrations import NewerSchema, migrate, revision_of
 from tertulia.backends.sql import statements
 from tertulia.backends.sqlite import SqliteBackend, file, writer
 from tertulia.backends.sqlite.writer import Writer
@@ -110,6 +110,27 @@ async def test_a_new_file_is_migrated_and_private(tmp_path: Path, clock: ManualC
     modes = {stat.S_IMODE(one.stat().st_mode) for one in path.parent.iterdir()}
     await store.close()
     assert modes == {0o600}
+
+
+def test_a_migration_is_applied_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "half.db"
+    database = sqlite3.connect(path)
+    database.execute("CREATE TABLE log_entries (in_the_way)")  # the last table of the first schema
+    with pytest.raises(Exception, match="log_entries already exists"):
+        migrate(path)
+    names = [row[0] for row in database.execute("SELECT name FROM sqlite_master")]
+    assert names == ["log_entries"]
+    database.execute("DROP TABLE log_entries")
+    database.close()
+    migrate(path)
+    assert revision_of(path) is not None
+
+
+def test_what_is_no_database_is_refused_with_its_name(path: Path, clock: ManualClock) -> None:
+    path.write_bytes(b"Dear diary, " * 1000)
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match=r"tertulia\.db can't be opened as a database"):
+            SqliteBackend(path, clock)
 
 
 def test_a_file_that_is_up_to_date_needs_no_migration_library(path: Path) -> None:

@@ -49,14 +49,20 @@ def revision_of(path: Path) -> str | None:
 def _upgrade(path: Path) -> None:
     from alembic import command
     from alembic.config import Config
-    from sqlalchemy import create_engine
+    from sqlalchemy import URL, create_engine
     from sqlalchemy.pool import NullPool
 
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
-    engine = create_engine(f"sqlite:///{path}", poolclass=NullPool)
+    # The driver by itself commits after each CREATE: a kill in between would leave half a schema.
+    engine = create_engine(
+        URL.create("sqlite", database=str(path)),
+        poolclass=NullPool,
+        connect_args={"isolation_level": None},
+    )
     try:
         with engine.begin() as connection:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
     finally:

@@ -5,12 +5,13 @@ What it has answered survives a crash of the process and of the machine.
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 
 from tertulia.backends.sqlite.accounts import SqliteAccounts
 from tertulia.backends.sqlite.conversations import SqliteConversations
 from tertulia.backends.sqlite.credentials import SqliteCredentials
-from tertulia.backends.sqlite.file import open_writer, prepare
+from tertulia.backends.sqlite.file import open_writer, prepare, store_error
 from tertulia.backends.sqlite.log import SqliteLog
 from tertulia.backends.sqlite.messages import SqliteMessages
 from tertulia.backends.sqlite.queue import SqlitePresence, SqliteQueue
@@ -33,6 +34,9 @@ class SqliteBackend:
         self._lock = prepare(path)
         try:
             self._writer = Writer(open_writer(path))
+        except sqlite3.Error as error:
+            self._lock.release()
+            raise store_error(error) from error
         except BaseException:
             self._lock.release()
             raise

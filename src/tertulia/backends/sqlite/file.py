@@ -59,6 +59,9 @@ def prepare(path: Path) -> FileLock:
         # People's words: for the owner of the process alone. SQLite's other files copy the mode.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         migrate(path)
+    except sqlite3.DatabaseError as error:
+        lock.release()
+        raise StoreUnavailable(f"{path} can't be opened as a database: {error}") from error
     except BaseException:
         lock.release()
         raise
