@@ -118,6 +118,27 @@ def test_a_used_up_budget_gives_the_text_back_and_the_next_message_works(page: P
     assert last_answer(page) == "Hello! How are you today?"
 
 
+def test_a_refusal_is_shown_again_after_a_reload(page: Page) -> None:
+    ask(page, "refuse please")
+    expect(page.locator(".refusal")).to_contain_text("someone you trust")
+    until_done(page)
+    page.reload()
+    expect(page.locator(".refusal")).to_contain_text("someone you trust")
+    until_done(page)
+
+
+def test_a_look_away_while_a_message_is_queued_doubles_nothing(page: Page) -> None:
+    """The list is fetched again on return: the waiting turn is then known by two ids."""
+    ask(page, "queue please")
+    expect(page.get_by_text("in line")).to_be_visible()
+    page.wait_for_timeout(2_100)  # two returns within two seconds count as one
+    with page.expect_response("**/messages?*"):
+        page.evaluate("dispatchEvent(new Event('focus'))")
+    until_done(page)
+    expect(page.locator(".question")).to_have_count(1)
+    expect(page.locator(".reply")).to_have_count(1)
+
+
 def test_a_failed_reply_keeps_its_words_and_offers_another_try(page: Page) -> None:
     """S-05."""
     ask(page, "fail please")

@@ -235,7 +235,6 @@ function answerTo(text) {
 function finish(reply, log, status, done) {
   reply.status = status;
   if (status === "failed") reply.error = { code: "replica_lost", message: "The machine that was answering went away.", retryable: true };
-  if (status === "refused") reply.content = "I can't help with this. If you are in danger, please talk to someone you trust.";
   if (done !== null) push(log, "done", { ...done, usage: { input: 120, cached: 60, output: 300 }, charged: 360 });
   log.ended = true;
   wake(log);

@@ -23,6 +23,7 @@ const PAGE = 50;
 export interface Shown extends Message {
   viewKey: string; // stays the same when the server's id replaces the page's
   live: LiveReply | null;
+  refusal: string | null; // what is said instead of the rest; only the stream tells it
 }
 
 export class Chat {
@@ -42,7 +43,7 @@ export class Chat {
     this.id = signal(id);
     this.choices = signal(id === null ? {} : recallFrom<Choices>(branchesKey(), id, {}));
     this.path = computed(() => pathOf([...this.messages.value.values()], this.choices.value, this.head.value));
-    this.running = computed(() => this.path.value.find((one) => one.live !== null)?.live ?? null);
+    this.running = computed(() => this.path.value.find((one) => one.live?.quiet === false)?.live ?? null);
     if (id === null) this.state.value = "ready";
   }
 
@@ -51,6 +52,8 @@ export class Chat {
     const id = this.id.value;
     if (id === null || this.state.value === "loading") return;
     const first = this.state.value !== "ready";
+    // The answer to a post that is on its way would be taken for another message.
+    if (!first && this.liveReplies.some((live) => live.nameless)) return;
     if (first) this.state.value = "loading";
     try {
       const [conversation, page] = await Promise.all([
@@ -206,20 +209,25 @@ export class Chat {
   }
 
   private newLive(key: string): LiveReply {
-    const live = new LiveReply(key, this);
+    const live = new LiveReply(key);
     boundStreams(live);
     return live;
   }
 
   private async follow(live: LiveReply, turn: Turn, takeBack: () => void): Promise<void> {
-    const outcome = await live.follow(turn, (state) => this.nameLive(live, state));
+    if (turn.messageId !== null) live.messageId = turn.messageId;
+    const outcome = await live.follow(
+      turn,
+      (state) => this.nameLive(live, state),
+      (id) => this.rename(live.viewKey, id, null, {}),
+    );
     if (outcome.kind === "ended") this.finish(live);
     if (outcome.kind === "refused") {
       takeBack();
       this.complain(sentence(outcome.problem), outcome.problem);
     }
     if (outcome.kind === "signed_out") {
-      if (turn.post !== null && live.messageId === null && live.named === null) takeBack();
+      if (live.nameless) takeBack();
       else this.letGo(live);
       account.value = null;
     }
@@ -238,6 +246,7 @@ export class Chat {
     const meta = state.meta;
     if (meta === null || live.named === meta) return;
     live.named = meta;
+    if (live.quiet) return;
     const { model, requested, reason, notices } = meta;
     this.rename(live.viewKey, meta.messageId, meta.userMessageId, { status: "running", model, requested, reason, notices });
     announce("Answer started.");
@@ -269,7 +278,8 @@ export class Chat {
     batch(() => {
       this.update(live.viewKey, {
         live: null,
-        content: state.text + (state.refusal === null || state.text !== "" ? "" : state.refusal.text),
+        content: state.text,
+        refusal: state.refusal?.text ?? null,
         status: statusOf(state),
         finish: state.finish,
         error: state.failure,
@@ -277,6 +287,7 @@ export class Chat {
       if (this.leaf()?.viewKey === live.viewKey) this.head.value = reply.id;
       this.markRunning(null);
     });
+    if (live.quiet) return;
     announce(state.failure !== null ? `The answer failed: ${state.failure.message}` : "Answer finished.");
     void refreshList();
     // The title is made beside the chat, a moment after the first answer.
@@ -292,17 +303,19 @@ export class Chat {
 
   private followRunning(activeId: string | null): void {
     const items = [...this.messages.value.values()];
-    const running = items.filter((one) => isUnderWay(one.status) && one.role === "assistant" && one.live === null);
-    for (const one of running) this.attach(one);
+    for (const one of items) {
+      if (one.role !== "assistant" || one.live !== null) continue;
+      if (isUnderWay(one.status) || (one.status === "refused" && one.refusal === null)) this.attach(one);
+    }
     if (activeId !== null && !items.some((one) => one.id === activeId || one.live?.key === activeId)) {
       const leaf = this.leaf();
-      this.attach({ ...blank(activeId, leaf?.id ?? null, this.nextSeq(), "assistant"), viewKey: activeId, live: null });
+      this.attach({ ...blank(activeId, leaf?.id ?? null, this.nextSeq(), "assistant"), viewKey: activeId });
     }
   }
 
   // From the start and without an id: exact whatever the page knew before.
   private attach(message: Shown): void {
-    const live = new LiveReply(message.viewKey, this, message.content);
+    const live = new LiveReply(message.viewKey, message.content, message.status === "refused");
     boundStreams(live);
     this.place([{ ...message, live }]);
     void this.follow(live, { post: null, messageId: message.id }, () => {});
@@ -325,11 +338,15 @@ export class Chat {
   }
 
   private merge(items: Message[]): void {
+    for (const item of items) {
+      const known = this.messages.value.get(item.id);
+      if (known?.live && known.parentId?.startsWith("local_")) this.rename(known.viewKey, item.id, item.parentId, {});
+    }
     const next = new Map(this.messages.value);
     for (const item of items) {
       const known = next.get(item.id);
       if (known?.live) next.set(item.id, { ...known, parentId: item.parentId, seq: item.seq });
-      else next.set(item.id, { ...item, notices: item.notices ?? [], live: null, viewKey: known?.viewKey ?? item.id });
+      else next.set(item.id, { ...item, notices: item.notices ?? [], live: null, refusal: known?.refusal ?? null, viewKey: known?.viewKey ?? item.id });
     }
     this.messages.value = next;
   }
@@ -459,6 +476,6 @@ function blank(id: string, parentId: string | null, seq: number, role: "user" | 
   return {
     id, parentId, seq, role, content: "", model: null, requested: null, reason: null, status: "queued",
     finish: null, notices: [], feedback: null, createdAt: new Date().toISOString(), error: null,
-    viewKey: id, live: null,
+    viewKey: id, live: null, refusal: null,
   };
 }

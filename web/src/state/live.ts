@@ -14,9 +14,17 @@ export class LiveReply {
   messageId: string | null = null;
   private readonly control = new AbortController();
 
-  /** `stored` is shown until the stream has caught up with it, so that the answer never shrinks. */
-  constructor(readonly key: string, readonly owner: unknown, readonly stored = "") {
+  /**
+   * `stored` is shown until the stream has caught up with it, so that the answer never shrinks.
+   * `quiet`: it is over already, and only read again for what the store does not tell.
+   */
+  constructor(readonly key: string, readonly stored = "", readonly quiet = false) {
     this.viewKey = key;
+  }
+
+  /** Sent, and the server's id of it not known: the same reply may already be in the store under another. */
+  get nameless(): boolean {
+    return this.messageId === null && this.named === null;
   }
 
   get signal(): AbortSignal {
@@ -32,11 +40,14 @@ export class LiveReply {
     this.control.abort();
   }
 
-  async follow(turn: Turn, tell: (state: Assembly) => void): Promise<Outcome> {
+  async follow(turn: Turn, tell: (state: Assembly) => void, named: (messageId: string) => void): Promise<Outcome> {
     const sink = {
       assembly: (state: Assembly) => this.took(state, tell),
       link: (link: Link) => (this.link.value = link),
-      named: (id: string) => (this.messageId = id),
+      named: (id: string) => {
+        this.messageId = id;
+        named(id);
+      },
     };
     return await follow(turn, sink, world, this.signal);
   }

@@ -3,6 +3,7 @@ import { signal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { call, sentenceOf } from "../api";
+import { forgetPerson } from "../state/memory";
 import { account, refreshAccount, signOut } from "../state/session";
 import { toast } from "../state/toasts";
 import type { ApiKey } from "../wire";
@@ -45,6 +46,7 @@ export function AccountPanel(): JSX.Element | null {
         </ul>
       </section>
       <ApiKeys />
+      <Leaving />
       <div class="row">
         <button type="button" class="button" onClick={() => void leave()}>Sign out</button>
       </div>
@@ -105,6 +107,32 @@ function ApiKeys(): JSX.Element {
         <button type="submit" class="button" disabled={name.trim() === ""}>Create key</button>
       </form>
     </section>
+  );
+}
+
+function Leaving(): JSX.Element {
+  const [password, setPassword] = useState("");
+  const leave = () =>
+    attempt(async () => {
+      await call("DELETE", "/v1/me", { password });
+      forgetPerson();
+      location.replace("/");
+    });
+  return (
+    <details class="leaving">
+      <summary>Delete the account</summary>
+      <p class="hint">The account, every conversation and every key are deleted for good. The name stays taken.</p>
+      <form class="row key-form" onSubmit={(event) => {
+        event.preventDefault();
+        void leave();
+      }}>
+        <label class="field"><span class="sr">Password</span>
+          <input type="password" autocomplete="current-password" value={password} placeholder="Your password"
+            onInput={(event) => setPassword(event.currentTarget.value)} />
+        </label>
+        <button type="submit" class="button is-danger" disabled={password === ""}>Delete for good</button>
+      </form>
+    </details>
   );
 }
 

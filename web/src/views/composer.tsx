@@ -56,6 +56,7 @@ export function Composer({ chat, onSend }: { chat: Chat; onSend: () => void }): 
           placeholder="Write a message"
           dir="auto"
           rows={1}
+          enterkeyhint="send"
           value={text}
           aria-invalid={tooLong !== null}
           onInput={(event) => setDraft(place, event.currentTarget.value)}

@@ -76,34 +76,34 @@ export function isComposing(event: KeyboardEvent): boolean {
 }
 
 function Reply({ chat, message }: { chat: Chat; message: Shown }): JSX.Element {
-  const { live } = message;
+  const live = message.live?.quiet === false ? message.live : null;
+  const growing = live !== null;
+  const text = usePaced(live?.text ?? message.content, growing);
+  const refusal = refusalOf(message);
   return (
-    <article class="message reply" aria-label={`Answer${message.model === null ? "" : ` of ${titleOf(message.model)}`}`}
-      aria-busy={live !== null}>
+    <article class="message reply" aria-label={`Answer${message.model === null ? "" : ` of ${titleOf(message.model)}`}`} aria-busy={growing}>
       <h2 class="sr">Answer</h2>
-      {live === null ? <Said message={message} /> : <Saying live={live} />}
+      {text !== "" && <Markdown text={text} growing={growing} />}
+      {refusal !== null && <Refusal text={refusal} />}
+      {live !== null && refusal === null && <Waiting live={live} silent={text === ""} />}
+      {!growing && message.status === "stopped" && <p class="ending">Stopped{message.content === "" ? " before the first word" : ""}.</p>}
       <Marks message={message} />
-      {live === null && <ReplyTools chat={chat} message={message} />}
+      {!growing && <ReplyTools chat={chat} message={message} />}
     </article>
   );
 }
 
-function Saying({ live }: { live: LiveReply }): JSX.Element {
-  const { queue, paused, refusal } = live.assembly.value;
-  const text = usePaced(live.text, true);
+function refusalOf(message: Shown): string | null {
+  if (message.live?.quiet === false) return message.live.assembly.value.refusal?.text ?? null;
+  if (message.status !== "refused") return null;
+  return message.refusal ?? "This cannot be answered here.";
+}
+
+function Waiting({ live, silent }: { live: LiveReply; silent: boolean }): JSX.Element | null {
+  const { queue, paused } = live.assembly.value;
   const broken = live.link.value === "broken";
-  return (
-    <>
-      {text !== "" && <Markdown text={text} growing />}
-      {refusal !== null && <Refusal text={refusal.text} />}
-      {(text === "" || paused || broken) && refusal === null && (
-        <p class="waiting">
-          <Mark talking />
-          {stage(live, queue, paused, broken)}
-        </p>
-      )}
-    </>
-  );
+  if (!silent && !paused && !broken && !live.stopping.value) return null;
+  return <p class="waiting"><Mark talking />{stage(live, queue, paused, broken)}</p>;
 }
 
 function stage(
@@ -115,16 +115,6 @@ function stage(
   if (queue === null) return "Thinking…";
   const wait = queue.waitSeconds === null ? "" : `, about ${Math.max(1, Math.round(queue.waitSeconds))} s`;
   return queue.position <= 1 ? `Next in line${wait}…` : `Place ${queue.position} in line${wait}…`;
-}
-
-function Said({ message }: { message: Shown }): JSX.Element {
-  return (
-    <>
-      {message.status === "refused" ? <Refusal text={message.content || message.error?.message || "This cannot be answered here."} />
-        : message.content !== "" && <Markdown text={message.content} growing={false} />}
-      {message.status === "stopped" && <p class="ending">Stopped{message.content === "" ? " before the first word" : ""}.</p>}
-    </>
-  );
 }
 
 function Refusal({ text }: { text: string }): JSX.Element {
