@@ -174,7 +174,6 @@ NOT_SERVED: list[tuple[dict[str, Any], str]] = [
     ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages.0.content.0"),
     ({"messages": [{"role": "user", "content": "a\ud800"}]}, "content"),
     ({"model": ""}, "model"),
-    ({"model": "gpt-9"}, "model"),
 ]
 
 
@@ -228,10 +227,12 @@ async def test_the_sdk_sees_its_own_kinds_of_error() -> None:
             )
         with pytest.raises(NotFoundError) as missing:
             await client.models.retrieve("gpt-9")
+        with pytest.raises(NotFoundError) as unknown:
+            await client.chat.completions.create(model="gpt-9", messages=HI)
         with pytest.raises(RateLimitError) as spent:
             await client.chat.completions.create(model="auto", messages=HI)
     assert (refused.value.code, refused.value.param) == ("invalid_request", "n")
-    assert missing.value.code == "model_not_found"
+    assert missing.value.code == unknown.value.code == "model_not_found"
     assert (spent.value.code, spent.value.type) == ("budget_exhausted", "insufficient_quota")
     assert spent.value.response.headers["x-should-retry"] == "false"
 

@@ -90,6 +90,8 @@ def no_such_model() -> Problem:
 
 def _ask(request: Request, caller: Caller, front: Front, body: ChatBody) -> StatelessAsk:
     messages, sampling = messages_of(body), sampling_of(body)
+    if body.model not in _models(front.desk.replicas.models()):
+        raise no_such_model()
     try:
         front.desk.vocabulary(body.model).render(messages)
     except ValueError:

@@ -64,12 +64,7 @@ def refuse(desk: Desk, answer: Answer) -> NoReturn:
         more = {"limit": answer.limit, "count": answer.count, "unit": answer.unit}
         raise Problem("message_too_long", sentence, field="content", more=more)
     if isinstance(answer, NoSuchModel):
-        raise Problem(
-            "invalid_request",
-            "No model of this name is served here.",
-            field="model",
-            openai_code="model_not_found",
-        )
+        raise invalid("model", "No model of this name is served here.")
     assert isinstance(answer, Missing), answer
     raise not_found()
 
