@@ -9,8 +9,13 @@ from collections.abc import Iterator
 from threading import Event
 
 import pytest
+from hypothesis import settings
 
 from scripts import leftovers
+
+# A busy machine is no failure; and a failure prints what replays it.
+settings.register_profile("tertulia", deadline=None, print_blob=True)
+settings.load_profile("tertulia")
 
 MARK = "TEST_SESSION_MARK"
 GRACE_S = 3.0  # a killed process may take a moment to go
