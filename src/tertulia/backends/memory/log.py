@@ -95,16 +95,10 @@ class MemoryLog:
         self, *, older_than_s: float | None = None, reply_ids: Sequence[str] = ()
     ) -> int:
         """Deletes logs of turns that finished long ago, or those named."""
-        dropped = list(
-            dict.fromkeys(reply_id for reply_id in reply_ids if self._is_there(reply_id))
-        )
+        dropped = {reply_id for reply_id in reply_ids if self._is_there(reply_id)}
         if older_than_s is not None:
             now = self._store.clock.now()
-            dropped += [
-                reply_id
-                for reply_id in self._replies
-                if reply_id not in dropped and self._is_old(reply_id, now - older_than_s)
-            ]
+            dropped |= {name for name in self._replies if self._is_old(name, now - older_than_s)}
             for reply_id, reply in list(self._replies.items()):
                 if reply.buried_at is not None and reply.buried_at <= now - BURIED_S:
                     del self._replies[reply_id]

@@ -58,6 +58,7 @@ class MemoryStore:
     turn_keys: dict[tuple[str, str], str] = field(default_factory=dict)
     open: dict[str, None] = field(default_factory=dict)
     settlements: dict[tuple[str, str, int], Settlement] = field(default_factory=dict)
+    used: dict[tuple[str, int], int] = field(default_factory=dict)  # settled, by owner and day
 
     def put_turn(self, turn: Turn) -> None:
         """Stores the turn and keeps `open` true."""
@@ -96,11 +97,7 @@ class MemoryStore:
     def spent(self, owner: str, now: float) -> Spent:
         """What the owner has used today and holds now."""
         day, day_ends_at = day_of(now)
-        used = sum(
-            entry.charged
-            for entry in self.settlements.values()
-            if entry.owner == owner and entry.day == day
-        )
+        used = self.used.get((owner, day), 0)
         running = list(self.open_turns(owner=owner))
         return Spent(used, sum(turn.reserved for turn in running), len(running), day_ends_at)
 
@@ -108,11 +105,13 @@ class MemoryStore:
         """Writes what an ended run cost; a second settlement of the same run is our mistake."""
         key = (turn.owner, turn.reply_id, turn.epoch)
         assert key not in self.settlements, key
+        day, _ = day_of(now)
+        self.used[turn.owner, day] = self.used.get((turn.owner, day), 0) + charged
         self.settlements[key] = Settlement(
             owner=turn.owner,
             reply_id=turn.reply_id,
             epoch=turn.epoch,
-            day=day_of(now)[0],
+            day=day,
             charged=charged,
             input_tokens=turn.usage.input,
             cached_tokens=turn.usage.cached,

@@ -125,7 +125,7 @@ class SqliteLog:
         if older_than_s is not None:
             now = self._clock.now()
             old = partial(_finished_before, now - older_than_s, now - BURIED_S)
-            waiting += [found for found in await self._writer.put(old) if found not in waiting]
+            waiting = list(dict.fromkeys((*waiting, *await self._writer.put(old))))
         count = 0
         for first in range(0, len(waiting), DROP_AT_ONCE):
             some = waiting[first : first + DROP_AT_ONCE]
