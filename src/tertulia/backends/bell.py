@@ -42,7 +42,8 @@ class Sleepers:
     """Futures by topic: everyone who sleeps on a topic wakes together, or by their own time-out."""
 
     def __init__(self) -> None:
-        self._by_topic: dict[str, set[asyncio.Future[None]]] = {}
+        # In the order in which they fell asleep: a replayed simulation wakes them the same way.
+        self._by_topic: dict[str, dict[asyncio.Future[None], None]] = {}
 
     def wake(self, topic: str) -> int:
         """Wakes all who sleep on `topic`; how many there were."""
@@ -57,7 +58,7 @@ class Sleepers:
         """Returns when `topic` is woken, or after `timeout_s`."""
         loop = asyncio.get_running_loop()
         sleeper = loop.create_future()
-        self._by_topic.setdefault(topic, set()).add(sleeper)
+        self._by_topic.setdefault(topic, {})[sleeper] = None
         alarm = loop.call_later(max(0.0, timeout_s), _end, sleeper)
         try:
             await sleeper
@@ -65,7 +66,7 @@ class Sleepers:
             alarm.cancel()
             sleepers = self._by_topic.get(topic)
             if sleepers is not None:
-                sleepers.discard(sleeper)
+                sleepers.pop(sleeper, None)
                 if not sleepers:
                     del self._by_topic[topic]
 

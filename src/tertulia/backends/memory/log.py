@@ -102,7 +102,7 @@ class MemoryLog:
             for reply_id, reply in list(self._replies.items()):
                 if reply.buried_at is not None and reply.buried_at <= now - BURIED_S:
                     del self._replies[reply_id]
-        for reply_id in dropped:
+        for reply_id in sorted(dropped):  # in an order that a replayed simulation repeats
             del self._replies[reply_id]
             self._sleepers.wake(reply_id)
         return len(dropped)
