@@ -1,6 +1,7 @@
 """`python -m tests.e2e.kills --points 60 --seed 1`: kills real processes in the middle of replies.
 
-Prints one line a point and a summary; exits 1 when a client's history is not the stored reply.
+Prints one line a point and a summary; exits 1 when a client's history is not the stored reply. With
+`--engine fake` answers are a function of the question, and must equal those of an undisturbed run.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.e2e.processes import Program, Service, free_port, installed_models, rows
 from tests.e2e.reader import History, ask, new_conversation, stored
-from tests.e2e.processes import Service, rows
 
 QUESTIONS = (
     "Write a long story about a ship.",
@@ -25,14 +26,34 @@ QUESTIONS = (
     "List ten animals and say something about each.",
 )
 VICTIMS = ("engine", "lanes", "tree")
-TOML = """
-[models]
-large = "off"
-threads = 1
+PLAN = """
 [plans.plus]
 answer_tokens = 160
 tokens_per_day = 100000000
 """
+REAL = '[models]\nlarge = "off"\nthreads = 1\n' + PLAN
+# The fake is slow enough to be killed in the middle of an answer.
+FAKE_STEP_S = 0.015
+
+
+def fake_service(folder: Path) -> tuple[Service, Program]:
+    """A service whose only replica is the fake, which is killed and started from here."""
+    port, model = free_port(), installed_models() / "small"
+    toml = f"""
+[models]
+embedded = false
+large = "off"
+{PLAN}
+[[replicas]]
+name = "fake"
+model = "fake-1"
+url = "http://127.0.0.1:{port}"
+slots = 8
+vocabulary = "{model}"
+"""
+    command = [sys.executable, "-m", "tests.fake_replica", "--port", str(port)]
+    command += ["--model-dir", str(model), "--step-s", str(FAKE_STEP_S)]
+    return Service(folder, toml), Program(command, folder / "fake.log")
 
 
 @dataclass
@@ -50,22 +71,61 @@ class Tally:
     faults: list[str] = field(default_factory=list)
 
 
-async def run(points: int, seed: int, folder: Path) -> Tally:
+@dataclass
+class Stage:
+    """The processes of one run. `engine` is the fake, `undisturbed` what it answers in peace."""
+
+    service: Service
+    engine: Program | None = None
+    undisturbed: dict[str, str] = field(default_factory=dict)
+
+    def kill(self, victim: str) -> None:
+        """`kill -9`; what nobody else starts again is started again."""
+        if victim == "lanes":
+            self.service.kill_child("lanes")
+        elif victim == "tree":
+            self.service.kill_tree()
+            self.service.start()
+        elif self.engine is None:
+            self.service.kill_child("replica")
+        if self.engine is not None and victim != "lanes":
+            self.engine.kill()
+            self.engine.start()
+
+
+async def run(points: int, seed: int, folder: Path, *, engine: str) -> Tally:
     """Kills at `points` random moments of real replies and checks every reply afterwards."""
     chance, tally = random.Random(seed), Tally()
-    service = Service(folder, TOML)
-    service.start()
+    folder.mkdir(parents=True, exist_ok=True)
+    stage = Stage(*fake_service(folder)) if engine == "fake" else Stage(Service(folder, REAL))
+    stage.service.start()
+    if stage.engine is not None:
+        stage.engine.start()
     try:
-        await service.ready()
+        await stage.service.ready()
+        if stage.engine is not None:
+            await _listen_in_peace(stage)
         while tally.points < points:
-            await _point(service, chance, tally)
+            await _point(stage, chance, tally)
     finally:
-        service.end()
+        stage.service.end()
+        if stage.engine is not None:
+            stage.engine.end()
     return tally
 
 
-async def _point(service: Service, chance: random.Random, tally: Tally) -> None:
+async def _listen_in_peace(stage: Stage) -> None:
+    service = stage.service
+    for question in QUESTIONS:
+        conversation = await new_conversation(service.url, service.key)
+        seen = await ask(service.url, service.key, conversation, question, f"calm-{conversation}")
+        stage.undisturbed[question] = seen.text
+
+
+async def _point(stage: Stage, chance: random.Random, tally: Tally) -> None:
     """Two replies at once, one kill somewhere in them."""
+    service = stage.service
+    questions = [chance.choice(QUESTIONS) for _ in range(2)]
     conversations = [await new_conversation(service.url, service.key) for _ in range(2)]
     histories = [History(), History()]
     asked = [
@@ -74,7 +134,7 @@ async def _point(service: Service, chance: random.Random, tally: Tally) -> None:
                 service.url,
                 service.key,
                 conversation,
-                chance.choice(QUESTIONS),
+                questions[i],
                 f"kill-{tally.points}-{i}-{conversation}",
                 history=histories[i],
             )
@@ -84,16 +144,16 @@ async def _point(service: Service, chance: random.Random, tally: Tally) -> None:
     victim, moment = chance.choice(VICTIMS), chance.uniform(0.05, 2.5)
     await asyncio.sleep(moment)
     running = sum(not task.done() for task in asked)
-    if victim == "tree":
-        service.kill_tree()
-        service.start()
-    else:
-        service.kill_child("replica" if victim == "engine" else "lanes")
+    stage.kill(victim)
     await asyncio.gather(*asked)
     tally.points += running > 0
     tally.kills[victim] = tally.kills.get(victim, 0) + 1
     await service.ready()
-    for conversation, history in zip(conversations, histories, strict=True):
+    for conversation, history, question in zip(conversations, histories, questions, strict=True):
+        expected = stage.undisturbed.get(question)
+        if expected not in (None, history.text):
+            tally.faults.append(f"{history.reply_id}: not the undisturbed answer")
+            print("FAULT not the undisturbed answer", history.reply_id, flush=True)
         await _check(service, conversation, history, tally)
     print(
         f"{tally.points:3} {victim:6} after {moment:4.2f} s, {running} running, "
@@ -147,7 +207,6 @@ def _decoded(packed: object) -> str:
     """The text of stored tokens, by the model's own vocabulary."""
     from tertulia.backends.vocabulary import load_vocabulary
     from tertulia.core.turn import unpack_ids
-    from tests.e2e.processes import installed_models
 
     assert isinstance(packed, bytes)
     return load_vocabulary(installed_models() / "small").decode(unpack_ids(packed))
@@ -158,11 +217,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--points", type=int, default=60)
     parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--engine", choices=("real", "fake"), default="real")
     given = parser.parse_args()
     print(f"seed {given.seed}", flush=True)
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="tertulia-kills-") as folder:
-        tally = asyncio.run(run(given.points, given.seed, Path(folder)))
+        tally = asyncio.run(run(given.points, given.seed, Path(folder), engine=given.engine))
     gaps = sorted(tally.gaps_s)
     summary = {
         "points": tally.points,

@@ -45,6 +45,7 @@ class Program:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 self.command,
+                stdin=subprocess.PIPE,  # held open: a fake replica ends with its reader
                 stdout=log,
                 stderr=log,
                 cwd=ROOT,
@@ -56,6 +57,7 @@ class Program:
         assert self.process is not None
         self.process.kill()
         self.process.wait()
+        self._let_go()
 
     def end(self) -> None:
         """Asks it to end; kills what does not."""
@@ -64,8 +66,13 @@ class Program:
         self.process.terminate()
         try:
             self.process.wait(20)
+            self._let_go()
         except subprocess.TimeoutExpired:
             self.kill()
+
+    def _let_go(self) -> None:
+        assert self.process is not None and self.process.stdin is not None
+        self.process.stdin.close()
 
 
 @dataclass
