@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tertulia.replica.engine import Engine, EngineDead, EngineSettings, QueueFull, TooLong
 from tertulia.replica.generation import Emission, Generation
 from tertulia.replica.model import Choice
-from tertulia.replica.tuning import retuned
+from tertulia.replica.tuning import measure_step_tokens, retuned
 from tests.replica.fake_model import END, FakeModel, hashed
 
 GREEDY = Choice(temperature=0, top_p=1, repetition_penalty=1, seed=0)
@@ -94,6 +94,13 @@ def test_the_budget_follows_the_machine_and_stays_where_it_is_right() -> None:
     assert retuned(100, n_tokens=100, took_s=0.1, target_s=0.1) == 100
     assert retuned(16, n_tokens=16, took_s=9, target_s=0.1) == 16
     assert retuned(256, n_tokens=256, took_s=0.01, target_s=0.1) == 256
+
+
+def test_the_first_budget_comes_from_the_fastest_of_a_few_small_steps() -> None:
+    model = FakeModel()
+    moments = iter([0.0, 9.0, 10.0, 10.05, 20.0, 20.04])  # warming up, then 50 ms and 40 ms
+    assert measure_step_tokens(model, 0.1, lambda: next(moments)) == 40
+    assert model.n_used == 0
 
 
 def test_slow_steps_shrink_while_a_long_prompt_is_read() -> None:

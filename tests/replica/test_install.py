@@ -161,7 +161,7 @@ def test_a_python_without_pip_says_what_to_do(
 class Hub:
     """A hub that breaks off after some bytes, a given number of times."""
 
-    def __init__(self, data: bytes, n_breaks: int) -> None:
+    def __init__(self, data: bytes, n_breaks: int, knows_ranges: bool = True) -> None:
         self.data = data
         self.n_breaks = n_breaks
         self.asked: list[tuple[str, str | None]] = []
@@ -171,6 +171,7 @@ class Hub:
             def do_GET(self) -> None:  # the library's name
                 given = self.headers.get("Range")
                 hub.asked.append((self.path, given))
+                given = given if knows_ranges else None
                 start = int(given.removeprefix("bytes=").rstrip("-")) if given else 0
                 rest = hub.data[start:]
                 self.send_response(206 if given else 200)
@@ -217,6 +218,15 @@ def test_a_broken_hub_download_goes_on_at_the_byte(
     path = "/somebody/toy/resolve/r1/toy.gguf"
     assert hub.asked[:2] == [(path, None), (path, f"bytes={half}-")]
     assert abs(int(str(hub.asked[2][1])[6:-1]) - quarter) <= 1
+
+
+def test_a_hub_that_ignores_ranges_is_read_from_the_start_again(
+    toy: CatalogueModel, tmp_path: Path, hubs: list[Hub]
+) -> None:
+    hub = Hub(WHOLE, n_breaks=1, knows_ranges=False)
+    hubs.append(hub)
+    run(toy, tmp_path, "hub", hub_address=hub.address)
+    assert (tmp_path / "toy" / "model.gguf").read_bytes() == WHOLE
 
 
 def test_the_hub_is_asked_where_the_packages_are_gone(

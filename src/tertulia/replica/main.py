@@ -65,7 +65,8 @@ def run(settings: ReplicaSettings) -> int:
         return 2
     began_s = time.perf_counter()
     model = LlamaModel(settings.folder, description, _llama_settings(settings))
-    step_tokens = settings.step_tokens or measure_step_tokens(model, settings.step_target_s)
+    measured = settings.step_tokens or measure_step_tokens(model, settings.step_target_s)
+    step_tokens = max(measured, settings.n_slots)  # every stream moves in every step
     log.info(
         "%s is ready after %.1f s: %d tokens a step, %d slots, %d tokens of cache",
         description.served_id,
@@ -161,7 +162,7 @@ def _llama_settings(settings: ReplicaSettings) -> LlamaSettings:
         threads=settings.threads or len(os.sched_getaffinity(0)),
         n_cache=settings.n_cache,
         n_sequences=settings.n_slots + settings.n_parked,
-        n_batch=settings.step_tokens or LARGEST,
+        n_batch=max(settings.step_tokens or LARGEST, settings.n_slots),
     )
 
 
