@@ -54,11 +54,16 @@ async def service(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ser
 
 
 @pytest.fixture(scope="session")
-async def chromium() -> AsyncIterator[Browser]:
+def installed() -> str:
     if not Path(CHROMIUM).exists():
         pytest.skip("there is no Chromium: scripts/debian-packages chromium")
+    return CHROMIUM
+
+
+@pytest.fixture(scope="session")
+async def chromium(installed: str) -> AsyncIterator[Browser]:
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=list(QUIET))
+        browser = await playwright.chromium.launch(executable_path=installed, args=list(QUIET))
         yield browser
         await browser.close()
 

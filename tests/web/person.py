@@ -6,7 +6,9 @@ read from the document, and what is stored is read from the database beside the 
 
 from __future__ import annotations
 
+import contextlib
 import secrets
+import sqlite3
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -186,6 +188,29 @@ class Person:
         assert await self.shown() == seen
         assert await self.copied(self.last) == held
         return held
+
+    async def plant(self, question: str, answer: str, **columns: object) -> str:
+        """A conversation whose texts a test chose, as if they had been said; its id."""
+        http, ours = self.context.request, {"Sec-Fetch-Site": "same-origin"}
+        made = await http.post(self.service.url + "/v1/conversations", data={}, headers=ours)
+        conversation = str((await made.json())["id"])
+        place = f"{self.service.url}/v1/conversations/{conversation}/messages"
+        asked = await http.post(
+            place, data={"content": SHORT}, headers=ours | {"Idempotency-Key": secrets.token_hex(8)}
+        )
+        assert asked.ok, await asked.text()
+        await self.quiet()
+        values = {"content": answer, "status": "completed", "finish": "stop", **columns}
+        with contextlib.closing(sqlite3.connect(self.service.database, timeout=10)) as database:
+            for role, chosen in (("user", {"content": question}), ("assistant", values)):
+                setting = ", ".join(f"{column} = ?" for column in chosen)
+                database.execute(
+                    f"UPDATE messages SET {setting}"
+                    " WHERE owner = ? AND conversation_id = ? AND role = ?",
+                    (*chosen.values(), self.id, conversation, role),
+                )
+            database.commit()
+        return conversation
 
     async def quiet(self) -> None:
         """Ends what of theirs is still running, so that the next test has the engine alone."""

@@ -1,0 +1,109 @@
+"""`python -m tests.web.shots`: pictures of a real conversation for the documentation.
+
+It writes docs/images/chat.png (light), chat-dark.png and chat-phone.png, each at most 200 kB.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from playwright.async_api import Browser, async_playwright, expect
+
+from tests.e2e.processes import ROOT, Service, installed_models
+from tests.web.person import CHROMIUM, QUIET, Person, profile
+
+FOLDER = ROOT / "docs" / "images"
+MOST_BYTES = 200_000
+# The larger model writes better; where it is not installed the small one answers.
+TRIES = 120
+TOML = '[models]\nlarge = "{large}"\nthreads = 1\n[plans.free]\nanswer_tokens = 300\n'
+OLDER = (
+    ("A walk in the hills", "Three days in the hills in May: what should I pack?"),
+    ("Sourdough", "Why does my bread not rise?"),
+    ("Heat pumps", "How can a heat pump give more heat than it takes power?"),
+)
+QUESTION = (
+    "Write a Python function that groups words which are anagrams of each other, "
+    "and explain in two sentences how it works."
+)
+LOOKS = (
+    ("chat", "light", {"width": 1180, "height": 760}),
+    ("chat-dark", "dark", {"width": 1180, "height": 760}),
+    ("chat-phone", "light", {"width": 390, "height": 800}),
+)
+
+
+async def shoot(service: Service, browser: Browser) -> None:
+    """One person, some conversations, one answer to look at."""
+    context = await profile(browser)
+    person = Person(service, context, await context.new_page(), "ada")
+    await person.register()
+    for title, question in reversed(OLDER):
+        conversation = await person.plant(question, "An answer.")
+        await context.request.patch(
+            f"{service.url}/v1/conversations/{conversation}",
+            data={"title": title},
+            headers={"Sec-Fetch-Site": "same-origin"},
+        )
+    await person.open()
+    picker = person.page.get_by_label("Model")
+    if await picker.locator("option[value=large]").count():
+        await _until_ready(person, "large")
+        await picker.select_option("large")
+    conversation = await person.ask_and_read(QUESTION)
+    await context.request.patch(
+        f"{service.url}/v1/conversations/{conversation}",
+        data={"title": "Anagrams in Python"},
+        headers={"Sec-Fetch-Site": "same-origin"},
+    )
+    for name, scheme, size in LOOKS:
+        await person.page.set_viewport_size(size)  # type: ignore[arg-type]  # width and height
+        await person.page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+        await person.open(conversation)
+        await expect(person.last.locator(".is-plain")).to_have_count(0)
+        await person.page.locator(".thread").evaluate("(one) => one.scrollTo(0, 0)")
+        await person.page.mouse.move(0, 0)
+        path = FOLDER / f"{name}.png"
+        await person.page.screenshot(path=path)
+        size_bytes = path.stat().st_size
+        assert size_bytes <= MOST_BYTES, f"{path}: {size_bytes} bytes"
+        print(f"{path}: {size_bytes / 1000:.0f} kB")
+
+
+async def _until_ready(person: Person, model: str) -> None:
+    for _ in range(TRIES):
+        known = await (await person.context.request.get(f"{person.url}/v1/models")).json()
+        if any(m["id"] == model and m["status"]["state"] == "ready" for m in known["data"]):
+            return
+        await asyncio.sleep(0.5)
+    raise AssertionError(f"{model} does not become ready")
+
+
+async def main() -> None:
+    """Starts a service of its own, and ends it."""
+    large = "large" if (installed_models() / "large" / "model.json").is_file() else "off"
+    with tempfile.TemporaryDirectory(prefix="tertulia-shots-") as folder:
+        service = Service(Path(folder), TOML.format(large=large))
+        service.start()
+        try:
+            await service.ready()
+            async with async_playwright() as playwright:
+                browser = await playwright.chromium.launch(
+                    executable_path=CHROMIUM, args=list(QUIET)
+                )
+                await shoot(service, browser)
+                await browser.close()
+        finally:
+            service.end()
+
+
+if __name__ == "__main__":
+    if shutil.which(CHROMIUM) is None:
+        sys.exit("There is no Chromium: scripts/debian-packages chromium")
+    expect.set_options(timeout=400_000)  # a few hundred tokens of the larger model
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    asyncio.run(main())

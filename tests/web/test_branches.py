@@ -1,0 +1,83 @@
+"""Other answers and other questions: each is a branch, and each branch remembers where it ended."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.async_api import Locator, expect
+
+from tests.web.person import LONG, SHORT, Person
+
+pytestmark = pytest.mark.anyio
+
+
+def _switch(message: Locator) -> Locator:
+    return message.get_by_role("group", name="Versions")
+
+
+async def _step(message: Locator, name: str) -> None:
+    await _switch(message).get_by_role("button", name=name).click()
+
+
+async def test_another_answer_stands_beside_the_first_one(person: Person) -> None:
+    await person.open()
+    await person.ask_and_read(SHORT)
+    first = await person.copied(person.last)
+    await person.last.get_by_role("button", name="Answer again").click()
+    await expect(_switch(person.last)).to_have_text("2/2")
+    await person.ended()
+    await expect(person.replies).to_have_count(1)
+    second = await person.matches_store()
+    await _step(person.last, "Version before")
+    await expect(_switch(person.last)).to_have_text("1/2")
+    assert await person.copied(person.last) == first
+    contents = [m["content"] for m in person.stored()]
+    assert contents == [SHORT, first, second]
+    await person.page.reload()
+    await expect(_switch(person.last)).to_have_text("1/2")
+    assert await person.copied(person.last) == first
+
+
+async def test_an_edited_question_is_a_branch_and_both_remember_their_ends(person: Person) -> None:
+    await person.open()
+    await person.ask_and_read(SHORT)
+    await person.ask_and_read("Say goodbye.")
+    first = person.questions.first
+    await first.get_by_role("button", name="Edit and send again").click()
+    editor = person.page.locator(".is-editing textarea")
+    await expect(editor).to_have_value(SHORT)
+    await editor.fill("Name three fruits.")
+    await editor.press("Enter")
+    # The new branch is there before the first word.
+    await expect(person.questions.locator(".bubble")).to_have_text("Name three fruits.")
+    await expect(_switch(first)).to_have_text("2/2")
+    await expect(person.replies).to_have_count(1)
+    await person.ended()
+    await person.matches_store()
+
+    await _step(person.questions.first, "Version before")
+    bubbles = person.questions.locator(".bubble")
+    await expect(bubbles).to_have_text([SHORT, "Say goodbye."])
+    await expect(person.replies).to_have_count(2)
+    await _step(person.questions.first, "Next version")
+    await expect(bubbles).to_have_text(["Name three fruits."])
+    parents = [m["parent"] for m in person.stored() if m["role"] == "user"]
+    assert parents[0] is None
+    assert parents[2] is None
+    assert parents[1] is not None
+
+
+async def test_a_branch_left_in_mid_answer_goes_on(person: Person) -> None:
+    await person.open()
+    await person.ask_and_read(SHORT)
+    await person.last.get_by_role("button", name="Answer again").click()
+    await expect(_switch(person.last)).to_have_text("2/2")
+    await person.ended()
+    await person.ask(LONG)
+    await expect(person.questions).to_have_count(2)
+    await person.talking()
+    await _step(person.replies.first, "Version before")
+    await expect(person.replies).to_have_count(1)
+    await _step(person.replies.first, "Next version")
+    await expect(person.replies).to_have_count(2)
+    await person.ended()
+    await person.matches_store()

@@ -1,0 +1,151 @@
+"""The page for everybody: by keyboard alone, on a narrow phone, in the dark, for axe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Page, expect
+
+from tests.web.person import SHORT, Person
+
+pytestmark = pytest.mark.anyio
+
+AXE = Path(__file__).parents[2] / "web/node_modules/axe-core/axe.min.js"
+MOST_TABS = 40
+WIDE = (
+    "Here is "
+    + "averyverylongword" * 12
+    + ".\n\n| one | two | three | four | five | six |\n|---|---|---|---|---|---|\n"
+    + "| " + " | ".join(["some words in a cell"] * 6) + " |\n\n"
+    + "```python\nx = '" + "code " * 60 + "'\n```\n\n"
+    + "$$\\sum_{i=1}^{n} x_i + y_i + z_i + a_i + b_i + c_i + d_i + e_i + f_i + g_i + h_i$$\n\n"
+    + "https://elsewhere.invalid/" + "path/" * 30 + "\n"
+)  # fmt: skip
+
+
+async def test_a_conversation_needs_no_mouse(person: Person) -> None:
+    await person.open()
+    keys = person.page.keyboard
+    await _tab_to(person.page, "a.skip")
+    await keys.press("Enter")
+    await expect(person.box).to_be_focused()
+    await keys.type(SHORT)
+    await keys.press("Enter")
+    await expect(person.replies).to_have_count(1)
+    await person.ended()
+    await _tab_to(person.page, "[aria-label='Answer again']", key="Shift+Tab")
+    await keys.press("Enter")
+    await expect(person.last.get_by_role("group", name="Versions")).to_have_text("2/2")
+    await _tab_to(person.page, ".round.is-stop, [aria-label='Answer again']")
+
+
+async def test_a_phone_never_scrolls_sideways(person: Person) -> None:
+    conversation = await person.plant("averyverylongword" * 20, WIDE)
+    await person.page.set_viewport_size({"width": 360, "height": 740})
+    await person.open(conversation)
+    await expect(person.last.locator("math")).to_have_count(1)
+    await _fits(person.page)
+    await expect(person.page.get_by_role("button", name="Send", exact=True)).to_be_in_viewport(
+        ratio=1
+    )
+    await person.page.get_by_role("button", name="Show conversations").click()
+    await expect(person.page.get_by_role("button", name="New chat")).to_be_in_viewport(ratio=1)
+    await _fits(person.page)
+    await person.page.get_by_role("button", name=person.name).click()
+    await expect(person.page.get_by_role("dialog")).to_be_in_viewport()
+    await _fits(person.page)
+
+
+async def test_the_page_follows_a_dark_system_and_the_choice_of_the_person(person: Person) -> None:
+    await person.page.emulate_media(color_scheme="dark")
+    await person.open(await person.plant(SHORT, "Hello."))
+    ground, words = await _light(person.page, ".chat"), await _ink(person.page, ".prose p")
+    assert ground < 60
+    assert words > 180
+    theme = person.page.get_by_role("button", name="Colours:")
+    await theme.click()
+    await expect(theme).to_have_accessible_name("Colours: light")
+    assert await _light(person.page, ".chat") > 200
+    await person.page.reload()
+    await expect(theme).to_have_accessible_name("Colours: light")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_axe_finds_nothing(person: Person, axe: str, scheme: str) -> None:
+    await person.page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+    await person.open()
+    assert await _violations(person.page, axe) == []
+    conversation = await person.plant("A table?", WIDE)
+    await person.open(conversation)
+    await expect(person.last.locator("math")).to_have_count(1)
+    assert await _violations(person.page, axe) == []
+    await person.page.get_by_role("button", name=person.name).click()
+    await expect(person.page.get_by_role("dialog")).to_be_visible()
+    assert await _violations(person.page, axe) == []
+
+
+async def test_axe_finds_nothing_at_the_door(stranger: Person, axe: str) -> None:
+    await stranger.page.goto(stranger.url)
+    await expect(stranger.page.get_by_label("Password")).to_be_visible()
+    assert await _violations(stranger.page, axe) == []
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    if not AXE.is_file():
+        pytest.skip("axe-core is not installed: npm ci --ignore-scripts in web/")
+    return AXE.read_text()
+
+
+async def _violations(page: Page, axe: str) -> list[object]:
+    await page.evaluate(axe)
+    found: list[object] = await page.evaluate(
+        """async () => (await axe.run(document, { resultTypes: ['violations'] })).violations
+        .map((one) => [one.id, ...one.nodes.map((node) => node.html.slice(0, 200))])"""
+    )
+    return found
+
+
+async def _tab_to(page: Page, selector: str, key: str = "Tab") -> None:
+    for _ in range(MOST_TABS):
+        await page.keyboard.press(key)
+        if await page.evaluate("(s) => document.activeElement.matches(s)", selector):
+            return
+    pytest.fail(f"{MOST_TABS} times {key} did not reach {selector}")
+
+
+async def _fits(page: Page) -> None:
+    sizes = await page.evaluate(
+        """() => [document.documentElement, document.querySelector('.thread')]
+        .map((one) => one.scrollWidth - one.clientWidth)"""
+    )
+    assert sizes == [0, 0]
+
+
+async def _light(page: Page, selector: str) -> float:
+    return await _brightness(page, selector, "backgroundColor")
+
+
+async def _ink(page: Page, selector: str) -> float:
+    return await _brightness(page, selector, "color")
+
+
+async def _brightness(page: Page, selector: str, style: str) -> float:
+    """0 for black, 255 for white; of the nearest element that has a colour of its own."""
+    value: float = await page.evaluate(
+        """([selector, style]) => {
+          const canvas = new OffscreenCanvas(1, 1).getContext('2d');
+          for (let at = document.querySelector(selector); at !== null; at = at.parentElement) {
+            const colour = getComputedStyle(at)[style];
+            if (/, 0\\)$|\\/ 0\\)$|transparent/.test(colour)) continue;
+            canvas.fillStyle = colour;
+            canvas.fillRect(0, 0, 1, 1);
+            const [red, green, blue] = canvas.getImageData(0, 0, 1, 1).data;
+            return 0.3 * red + 0.6 * green + 0.1 * blue;
+          }
+          return 255;
+        }""",
+        [selector, style],
+    )
+    return value
