@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections import Counter
 
 from tests.sim.world import Result, run_seed
 
@@ -24,15 +25,17 @@ def main() -> int:
             print(f"    {violation}", flush=True)
         if options.budget and time.monotonic() - begun_at > options.budget:
             break
-    print(summary(results, time.monotonic() - begun_at))
+    reached = sum((result.reached for result in results), Counter[str]())
+    print(", ".join(f"{what}: {count}" for what, count in sorted(reached.items())))
+    print(f"{summary(results)}; took {time.monotonic() - begun_at:.1f}s")
     return 1 if any(result.violations for result in results) else 0
 
 
-def summary(results: list[Result], took_s: float) -> str:
+def summary(results: list[Result]) -> str:
     """All runs on one line."""
     bad = [result.seed for result in results if result.violations]
     return (
-        f"{len(results)} seeds in {took_s:.1f}s: {sum(r.kills for r in results)} kills, "
+        f"{len(results)} runs: {sum(r.kills for r in results)} kills, "
         f"{sum(r.freezes for r in results)} freezes, {sum(r.losses for r in results)} losses, "
         f"{sum(r.turns for r in results)} turns, {sum(r.tokens for r in results)} tokens, "
         f"violations in {len(bad)} seeds {bad}"

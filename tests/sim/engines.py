@@ -148,8 +148,8 @@ class Engines:
         return generation
 
     def end(self, replica: SimReplica, generation: Generation, reason: str) -> None:
-        """The sequence leaves the batch; a stalled engine notices when it goes on."""
-        generation.end(max(self._loop.time(), replica.stalled_until), reason)
+        """The sequence leaves the batch. A stalled engine notices later, but makes no token."""
+        generation.end(self._loop.time(), reason)
         replica.running.pop(generation.request_id, None)
 
     def heal(self) -> None:

@@ -98,6 +98,7 @@ class History:
     stops: list[Stop] = field(default_factory=list)
     seen: dict[tuple[str, int, int], tuple[str, bytes]] = field(default_factory=dict)
     n_events: int = 0
+    n_resets: int = 0
     n_connections: int = 0
 
     def view(self, reply_id: str, name: str) -> View:
@@ -113,6 +114,7 @@ class History:
         if event.id is None:
             if event.kind == "reset":
                 view.resets += 1
+                self.n_resets += 1
                 view.reset()
                 view.attempt = None
             return

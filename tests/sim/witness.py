@@ -34,7 +34,8 @@ class Witness:
     store: MemoryStore | None = None
     finishes: list[Finish] = field(default_factory=list)
     admitted: dict[str, list[Turn]] = field(default_factory=lambda: defaultdict(list))
-    claims: Counter[str] = field(default_factory=Counter)
+    # How often each rare turn of events came about: a run that reaches none of them proves little.
+    reached: Counter[str] = field(default_factory=Counter)
     fences: dict[str, int] = field(default_factory=dict)
     n_appends: int = 0
     n_tokens: int = 0
@@ -52,6 +53,7 @@ class Witness:
             return
         turn = answer.turn
         self.admitted[turn.reply_id].append(turn)
+        self.reached["a failed turn begins again"] += len(self.admitted[turn.reply_id]) > 1
         assert self.store is not None
         spent = self.store.spent(turn.owner, self.store.clock.now())
         limits = self.climate.plans[turn.plan].limits
@@ -63,23 +65,37 @@ class Witness:
     def _turns_finish(self, reply_id: str, epoch: int, outcome: Outcome, *, answer: bool) -> None:
         if answer:
             self.finishes.append(Finish(reply_id, epoch, outcome))
+            self.reached[f"ended {outcome.status}"] += 1
+        else:
+            self.reached["a finish comes too late"] += 1
 
     def _queue_claim(self, *, answer: Turn | None, **_: Any) -> None:
         if answer is not None:
-            self.claims[answer.reply_id] += 1
+            self.reached["a reply is taken over"] += answer.epoch > 1
+            self.reached["a claim ends what was stopped"] += answer.stop_reason is not None
+
+    def _turns_note(self, *_: Any, answer: bool, **__: Any) -> None:
+        self.reached["a note comes too late"] += not answer
 
     def _log_fence(self, reply_id: str, epoch: int, _: int, *, answer: Any) -> None:
-        if answer is not None:
-            self.fences[reply_id] = epoch
+        if answer is None:
+            self.reached["a fence comes too late"] += 1
+            return
+        self.fences[reply_id] = epoch
+        self.reached["a reply goes on from its log"] += len(answer.entries) > 1
 
     def _log_lose(self, reply_id: str, *, answer: Any) -> None:
         # A fence is lost with its log; the store's epoch still keeps late writers out.
         self.fences.pop(reply_id, None)
 
+    def _log_reseed(self, *_: Any, answer: Append) -> None:
+        self.reached[f"a log is written again: {answer}"] += 1
+
     def _log_append(
         self, reply_id: str, epoch: int, _: int, entries: Any, *, answer: Append
     ) -> None:
         if answer is not Append.DONE:
+            self.reached[f"an append is {answer}"] += 1
             return
         self.n_appends += 1
         self.n_tokens += sum(len(entry.ids) // 4 for entry in entries)

@@ -9,6 +9,7 @@ import asyncio
 import gc
 import random
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -49,6 +50,7 @@ class Result:
     virtual_s: float = 0.0
     rest_s: float = 0.0
     ends: dict[str, int] = field(default_factory=dict)
+    reached: Counter[str] = field(default_factory=Counter)
     digest: str = ""
     violations: list[str] = field(default_factory=list)
 
@@ -225,6 +227,9 @@ class World:
         result.connections = self._history.n_connections
         result.steps = self._loop.steps
         result.virtual_s = self._loop.time()
+        result.reached = self._witness.reached + Counter(
+            {"a client is reset": self._history.n_resets}
+        )
         result.digest = self._fleet.trace.value
         for turn in self._fleet.shared.store.turns.values():
             end = turn.finish or (turn.failure.code if turn.failure else turn.status)
