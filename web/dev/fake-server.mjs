@@ -199,13 +199,13 @@ function begin(conversationId, asked, body, key) {
   conversations.get(conversationId).activeMessageId = reply.id;
   const meta = () => ({ messageId: reply.id, userMessageId: asked.id, conversationId, model: reply.model, requested: reply.requested, reason: reply.reason, notices: reply.notices, attempt: log.attempt });
   const sentences = answerTo(text).match(/[^.\n]*[.\n]+|[^.\n]+$/g);
-  const gap = /\bslow\b/.test(text) ? 900 : /\bflood\b/.test(text) ? 40 : 250;
+  const gap = /\bslow\b/.test(text) ? 900 : /\bflood\b/.test(text) ? 40 : 100;
   const tick = () => {
     if (log.ended) return;
     if (log.queue > 0) {
       log.queue--;
       wake(log);
-      return setTimeout(tick, 1_200);
+      return setTimeout(tick, 900);
     }
     if (log.events.length === 0) push(log, "meta", meta());
     if (/\brefuse\b/.test(text)) {
@@ -222,7 +222,7 @@ function begin(conversationId, asked, body, key) {
     reply.content += next;
     setTimeout(tick, gap);
   };
-  setTimeout(tick, 700);
+  setTimeout(tick, 400);
   return reply;
 }
 

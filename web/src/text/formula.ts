@@ -9,6 +9,7 @@ export function setFormulas(root: Element): void {
       throwOnError: false,
       trust: false,
       strict: "ignore",
+      errorColor: "currentcolor",
       maxExpand: 200, // a macro that expands for ever must not hang the page
       maxSize: 20,
     });

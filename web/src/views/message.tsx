@@ -88,7 +88,7 @@ function Reply({ chat, message }: { chat: Chat; message: Shown }): JSX.Element {
       {live !== null && refusal === null && <Waiting live={live} silent={text === ""} />}
       {!growing && message.status === "stopped" && <p class="ending">Stopped{message.content === "" ? " before the first word" : ""}.</p>}
       <Marks message={message} />
-      {!growing && <ReplyTools chat={chat} message={message} />}
+      {growing ? <div class="tools"><BranchSwitch chat={chat} message={message} /></div> : <ReplyTools chat={chat} message={message} />}
     </article>
   );
 }
