@@ -147,9 +147,10 @@ async def _end_without_log(
         if attempt is None or attempt == stored.attempt:
             return (stored_entries(stored)[after:],)
         return (Reset("buffer_expired"), stored_entries(stored))
-    if view.entries or attempt not in (None, view.attempt):
-        return None  # the log has something to say: the next read says it
-    return (_unlogged_end(current, view),)
+    if attempt not in (None, view.attempt):
+        # The next read resets a follower of another attempt, unless there is nothing to read.
+        return None if view.last else (Reset("buffer_lost"), _unlogged_end(current, view))
+    return None if view.entries else (_unlogged_end(current, view),)
 
 
 def _tells(view: LogView, turn: Turn) -> bool:
