@@ -91,6 +91,9 @@ async def _answer(desk: WorkerDesk, pen: Pen) -> None:
         raise Superseded
     if not pen.entries:
         await pen.write(meta_entry(1, pen.turn))
+    if _met_its_stop(pen, vocabulary):
+        await _finish(desk, pen, Status.COMPLETED, finish=Finish.STOP)
+        return
     spoken = await _speak_to_the_end(desk, pen, choice, vocabulary, prompt)
     if isinstance(spoken, Failure):
         await _finish(desk, pen, Status.FAILED, failure=spoken)
@@ -186,6 +189,17 @@ async def _speak_to_the_end(
             until = desk.clock.now() + desk.rules.replica_wait_s
             if pen.entries[-1].kind == "delta":
                 await pen.write(pause_entry(pen.next_seq))
+
+
+def _met_its_stop(pen: Pen, vocabulary: Vocabulary) -> bool:
+    """Whether the last holder said all up to a stop string and died before the finish.
+
+    A stop that begins within a token leaves that token said in part: going on after it would say
+    what the stop had cut off. One that begins with a token is simply met again.
+    """
+    if not pen.turn.sampling.stop or not pen.ids:
+        return False
+    return vocabulary.decode(pen.ids) != pen.text
 
 
 def _request(pen: Pen, served: str, prompt: TokenIds, left: int, tries: int) -> GenerateRequest:
