@@ -10,13 +10,14 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-from tertulia.core.types import Status, Turn, User
+from tertulia.core.types import PromptMessage, Sampling, Status, Turn, User
 from tertulia.gateway.admit import (
     UNSET,
     Answer,
     Ask,
     MessageAsk,
     RegenerateAsk,
+    StatelessAsk,
     Unset,
     turn_of,
 )
@@ -29,6 +30,8 @@ T = TypeVar("T")
 
 # A person gives up after so many tries; with the pauses below that is minutes.
 _TRIES: Final = 600
+# Stop strings: a word, part of a word, and what spans words and a sentence's end.
+_STOPS: Final = (" oak", "ak", "e w", ". ", "ll", "r s")
 # Longer than a ping's distance and the longest freeze together.
 _SILENCE_S: Final = 25.0
 
@@ -71,7 +74,8 @@ class Client:
             again = await self._post(tasks, asked)
             if again is not None:
                 await self.follow(asked, turn.reply_id, "again")
-        self._replies = [*self._replies[-5:], turn.reply_id]
+        if not isinstance(asked.ask, StatelessAsk):
+            self._replies = [*self._replies[-5:], turn.reply_id]
         if rng.random() < 0.06:
             await self._delete(conversation_id)
 
@@ -94,10 +98,14 @@ class Client:
         content = "".join(words).strip() + rng.choice(("?", ".", " é🌲"))
         if rng.random() < 0.03:
             content += " forbidden request"
+        sampling = Sampling(stop=(rng.choice(_STOPS),)) if rng.random() < 0.15 else Sampling()
+        if rng.random() < 0.1:
+            messages = (PromptMessage("user", content),)
+            return StatelessAsk(messages, "auto", key, key, sampling)
         parent: str | Unset | None = UNSET
         if self._replies and rng.random() < 0.2:
             parent = rng.choice((*self._replies, None))
-        return MessageAsk(conversation_id, content, parent, "auto", key, key)
+        return MessageAsk(conversation_id, content, parent, "auto", key, key, sampling)
 
     async def _post(self, tasks: asyncio.TaskGroup, asked: Asked) -> Turn | None:
         """The stored turn, or None if it was refused. Impatient people press the button twice."""
@@ -147,7 +155,7 @@ class Client:
 
     async def _delete(self, conversation_id: str) -> None:
         for asked in self._history.asked.values():
-            if asked.conversation_id == conversation_id:
+            if asked.conversation_id == conversation_id and not asked.is_stateless:
                 asked.deleted = True
         await self._insist(lambda gateway: gateway.delete(self.user.id, conversation_id))
         self._conversation, self._replies = None, []

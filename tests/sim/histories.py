@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tertulia.core.types import Turn
-from tertulia.gateway.admit import Ask
+from tertulia.gateway.admit import Ask, StatelessAsk
 from tests.sim.process import Report
 
 
@@ -61,6 +61,11 @@ class Asked:
     @property
     def key(self) -> str:
         return self.ask.key
+
+    @property
+    def is_stateless(self) -> bool:
+        """Such a turn belongs to no conversation: nothing deletes it with one."""
+        return isinstance(self.ask, StatelessAsk)
 
 
 @dataclass(slots=True)

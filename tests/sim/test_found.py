@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tertulia.core.turn import delta_entry, meta_entry, terminal_entry, text_so_far
+from tertulia.core.turn import delta_entry, meta_entry, pack_ids, terminal_entry, text_so_far
 from tertulia.core.types import (
     Admitted,
     Append,
@@ -17,6 +17,7 @@ from tertulia.core.types import (
     LogView,
     Outcome,
     Reason,
+    Sampling,
     Status,
     Turn,
     Usage,
@@ -34,6 +35,7 @@ from tertulia.gateway.follow import (
 )
 from tertulia.worker.chores import sweep_turns
 from tests.sim.fleet import Climate, Fleet, climate, plans_of
+from tests.sim.language import FakeVocabulary
 from tests.sim.virtual import VirtualLoop
 
 T = TypeVar("T")
@@ -235,6 +237,37 @@ def test_the_end_of_one_attempt_never_follows_the_events_of_another(stage: Stage
     stage.shared.log.read = stopped_after_the_read  # type: ignore[method-assign]  # the race
     resets, text = told(stage.follow(turn, after=2, attempt=1))
     assert (resets, text) == (1, "")
+
+
+def test_an_end_that_was_never_logged_reaches_the_followers_of_a_lost_attempt(
+    stage: Stage,
+) -> None:
+    """A stop met a lost log, began the next attempt and died before it could log the end."""
+    turn = stage.claimed()
+    stage.fleet.lose_log(turn.reply_id)
+    seized = stage.run(stage.shared.turns.seize(ANN.id, turn.reply_id, "stopped"))
+    assert seized is not None
+    stage.run(stage.shared.log.fence(turn.reply_id, seized.epoch, seized.attempt))
+    outcome = Outcome(Status.STOPPED, 2, Finish.STOPPED, "", Usage(), 0, last_event_id=2)
+    assert stage.run(stage.shared.turns.finish(turn.reply_id, seized.epoch, outcome))
+    assert told(stage.follow(turn, after=2, attempt=1)) == (1, "")
+    assert told(stage.follow(turn, after=0, attempt=None)) == (0, "")
+
+
+def test_a_reply_that_met_its_stop_string_is_not_continued(stage: Stage) -> None:
+    """Its writer died between the last text and the finish; the stop began within a token."""
+    turn = stage.admitted()
+    stage.shared.store.put_turn(replace(stage.stored(turn), sampling=Sampling(stop=("ak",))))
+    claimed = stage.run(stage.shared.queue.claim(lease_s=2))
+    assert claimed is not None
+    stage.run(stage.shared.log.fence(turn.reply_id, 1, 1))
+    ids = pack_ids(FakeVocabulary().encode(" the oak"))
+    stage.append(claimed, (meta_entry(1, claimed), delta_entry(2, " the o", ids)))
+    stage.fleet.workers[0].start()
+    stage.pass_time(10)
+    ended = stage.stored(turn)
+    assert (ended.status, ended.finish, ended.text) == (Status.COMPLETED, Finish.STOP, " the o")
+    assert stage.fleet.engines.generations == []
 
 
 def test_nobody_is_abandoned_who_came_back_while_others_were_ended(stage: Stage) -> None:
