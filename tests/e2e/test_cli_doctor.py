@@ -22,6 +22,7 @@ from tertulia.cli import app
 from tertulia.terminal.doctor import examine_port
 from tertulia.terminal.findings import Finding, as_lines
 from tertulia.terminal.machine import filesystem_of
+from tests.e2e.processes import installed_models
 
 
 def doctor(data_dir: Path, **settings: str) -> tuple[int, dict[str, dict[str, str]]]:
@@ -113,10 +114,10 @@ def test_a_half_made_model_fails(tmp_path: Path) -> None:
 
 @pytest.mark.model
 def test_a_damaged_tokenizer_fails_where_sizes_alone_look_well(tmp_path: Path) -> None:
-    installed = Path(".tertulia/models/small")
+    installed = installed_models() / "small"
     copy = tmp_path / "models" / "small"
     copy.mkdir(parents=True)
-    (copy / "model.gguf").symlink_to((installed / "model.gguf").absolute())
+    (copy / "model.gguf").symlink_to(installed / "model.gguf")
     shutil.copy(installed / "model.json", copy)
     (copy / "tokenizer.json").write_bytes((installed / "tokenizer.json").read_bytes() + b" ")
     assert doctor(tmp_path)[1]["model small"]["state"] == "fail"

@@ -12,8 +12,9 @@ from tertulia.cli import app
 from tertulia.replica.catalogue import CATALOGUE, CatalogueModel
 from tertulia.replica.install import InstallFailed, Progress
 from tertulia.terminal import models
+from tests.e2e.processes import installed_models
 
-INSTALLED = Path(".tertulia/models")
+INSTALLED = installed_models()
 
 
 def run(models_dir: Path, *words: str) -> Result:
