@@ -224,6 +224,7 @@ async def rig(
     app = create_app(desk, page=page or _no_page)
     async with asyncio.TaskGroup() as tasks:
         working = tasks.create_task(Worker(worker_desk).run())
+        beating = tasks.create_task(desk.streams.beat(desk.presence, desk.clock))
         try:
             async with _served(app) as url:
                 here = Rig(app, desk, backend, replicas, url)
@@ -235,6 +236,7 @@ async def rig(
                         await client.aclose()
         finally:
             working.cancel()
+            beating.cancel()
 
 
 async def new_conversation(client: httpx2.AsyncClient) -> str:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from openai import APIError, AsyncOpenAI, BadRequestError, NotFoundError, RateLimitError
 from openai.types.chat import ChatCompletionChunk, ChatCompletionMessageParam
+from structlog.testing import capture_logs
 
 from tertulia.core.turn import delta_entry, meta_entry, terminal_entry
 from tertulia.core.types import Finish, Sampling, Status, Turn
@@ -291,7 +293,12 @@ async def test_a_failed_stream_sends_the_error_object() -> None:
             self.states = []
             raise ValueError("a fault of ours")
 
-    async with rig(replicas=Broken()) as here, sdk(here) as client:
+    with capture_logs():  # printing the fault's traceback takes seconds
+        await _fail_twice(Broken())
+
+
+async def _fail_twice(replicas: ScriptedReplicas) -> None:
+    async with rig(replicas=replicas) as here, sdk(here) as client:
         with pytest.raises(APIError) as failed:
             await chunks_of(client)
         program = await here.user("ben")
@@ -309,6 +316,16 @@ def test_a_reset_after_text_ends_the_stream_with_an_error(a_turn: Turn) -> None:
     assert b'data: {"error":' in render.reset("buffer_lost")
     assert render.entries([meta_entry(1, a_turn), terminal_entry(2, a_turn)]) == b""
     assert render.broken() == b""
+
+
+def test_an_abandoned_reply_does_not_look_like_a_whole_one(a_turn: Turn) -> None:
+    """Somebody who listens after all must not take the half for the whole."""
+    render = ChunkRender(a_turn, with_usage=True)
+    end = terminal_entry(2, replace(a_turn, status=Status.STOPPED, finish=Finish.ABANDONED))
+    said = render.entries([meta_entry(1, a_turn), end])
+    assert b'"code":"abandoned"' in said
+    assert b"[DONE]" not in said
+    assert b'"finish_reason":"stop"' not in said
 
 
 def test_a_chunk_holds_any_text_exactly(a_turn: Turn) -> None:

@@ -73,7 +73,7 @@ class _LastResort:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await self._app(scope, receive, send)
-        except Exception as error:  # noqa: BLE001 - the last border before the server's own log
+        except Exception as error:  # noqa: BLE001  # the last border before the server's own log
             _log.error("unexpected_error", kind=type(error).__name__, place=_place_of(error))
 
 

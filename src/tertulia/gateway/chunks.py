@@ -17,7 +17,6 @@ FINISHES: Final[Mapping[str, str]] = {
     "stop": "stop",
     "length": "length",
     "stopped": "stop",
-    "abandoned": "stop",
     "refused": "content_filter",
 }
 
@@ -68,6 +67,8 @@ class ChunkRender:
         return b": %b\n\n" % entry.kind.encode()
 
     def _end(self, data: Mapping[str, Any]) -> bytes:
+        if data["finish"] not in FINISHES:
+            return self._error(abandoned())
         self._is_over = True
         end = self._chunk({}, FINISHES[data["finish"]])
         if self._with_usage:
@@ -115,6 +116,12 @@ def usage_json(usage: Mapping[str, int]) -> dict[str, Any]:
         "total_tokens": usage["input"] + usage["output"],
         "prompt_tokens_details": {"cached_tokens": usage["cached"]},
     }
+
+
+def abandoned() -> Problem:
+    """For a client that is there after all: its half answer must not look like a whole one."""
+    sentence = "The reply was given up because nobody seemed to follow it; send it again."
+    return Problem("busy", sentence, retry_after_s=1, openai_code="abandoned")
 
 
 def failure_problem(data: Mapping[str, Any]) -> Problem:

@@ -27,6 +27,7 @@ from tertulia.gateway.chatbody import (
 from tertulia.gateway.chunks import (
     FINISHES,
     ChunkRender,
+    abandoned,
     completion_id,
     failure_problem,
     usage_json,
@@ -148,6 +149,8 @@ def _completion(turn: Turn, entries: list[Entry]) -> dict[str, Any]:
     kind, end = events[-1]
     if kind == "fail":
         raise failure_problem(end)
+    if end["finish"] not in FINISHES:
+        raise abandoned()
     meta = next(data for kind, data in events if kind == "meta")
     text = "".join(data["text"] for kind, data in events if kind == "delta")
     refusal = next((data["text"] for kind, data in events if kind == "refusal"), None)

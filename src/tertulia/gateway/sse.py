@@ -137,6 +137,8 @@ class EventStream(Response):
                 if self._allowed is not None and now - checked_at >= _RECHECK_S:
                     checked_at = now
                     if not await self._allowed():
+                        # Said, not just ended: OpenAI's clients take a bare end for success.
+                        await self._send(send, render.broken())
                         return
                 if isinstance(batch, Reset):
                     data = render.reset(batch.reason)
