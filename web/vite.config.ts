@@ -13,7 +13,7 @@ export default defineConfig({
     assetsInlineLimit: 0, // data: scripts and styles are not allowed by the page's policy
     modulePreload: { polyfill: false }, // the polyfill would be a second fetch of each script
     cssCodeSplit: false,
-    reportCompressedSize: true,
+    license: { fileName: "licences.txt" }, // whose work is in the bundle, and under which terms
   },
   test: { include: ["tests/**/*.test.ts"], environment: "node" },
 });

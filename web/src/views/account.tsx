@@ -48,6 +48,7 @@ export function AccountPanel(): JSX.Element | null {
       <ApiKeys />
       <Leaving />
       <div class="row">
+        <a class="hint licences" href="/licences.txt" target="_blank">Licences</a>
         <button type="button" class="button" onClick={() => void leave()}>Sign out</button>
       </div>
     </Dialog>
