@@ -71,7 +71,8 @@ class Program:
             self.kill()
 
     def _let_go(self) -> None:
-        assert self.process is not None and self.process.stdin is not None
+        assert self.process is not None
+        assert self.process.stdin is not None
         self.process.stdin.close()
 
 
