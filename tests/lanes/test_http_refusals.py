@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
@@ -264,16 +265,15 @@ async def test_a_bad_body_is_a_clear_no_within_50_ms(name: str) -> None:
         headers = {"Idempotency-Key": "k", "Content-Type": "application/json"}
         if not body:
             del headers["Content-Type"]
-        clock = here.desk.clock
-        started = clock.now()
+        started = time.process_time()
         answer = await client.post(
             f"/v1/conversations/{conversation}/messages", content=body, headers=headers
         )
-        took = clock.now() - started
+        took_cpu_s = time.process_time() - started
         assert not here.backend.store.turns
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
-    assert took < 0.25  # 50 ms on a free core; the bound only has to tell it from a hang
+    assert took_cpu_s < 0.05  # client and server together
 
 
 @pytest.mark.parametrize(

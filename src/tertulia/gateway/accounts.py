@@ -19,6 +19,7 @@ from tertulia.gateway.desk import Desk
 from tertulia.gateway.front import AtFront, Front
 from tertulia.gateway.moments import rfc3339
 from tertulia.gateway.problems import Problem, invalid, not_found
+from tertulia.gateway.signin import guesser
 from tertulia.gateway.stop import stop_reply
 
 accounts = APIRouter(prefix="/v1", tags=["account"])
@@ -148,7 +149,7 @@ async def _demand_fresh(request: Request, caller: Caller, front: Front) -> None:
     if session is not None and session.authenticated_at > front.desk.clock.now() - _FRESH_S:
         return
     body = await read_body(request, Farewell, empty=b"{}")
-    front.logins_by_name.demand(caller.user.name.casefold())
+    front.logins_by_name.demand(guesser(request, caller.user.name))
     if not await front.passwords.matches(caller.user.password_hash, body.password):
         raise Problem("forbidden", "Give your password again to do this.", field="password")
 

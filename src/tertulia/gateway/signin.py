@@ -83,14 +83,14 @@ async def login(request: Request, front: AtFront) -> Response:
     body = await read_body(request, Login)
     name = unicodedata.normalize("NFKC", body.name)
     front.logins_by_address.demand(address_of(request))
-    front.logins_by_name.demand(name.casefold())
+    front.logins_by_name.demand(guesser(request, name))
     user = await front.desk.accounts.by_name(name)
     right = await front.passwords.matches(
         user.password_hash if user is not None else None, body.password
     )
     if user is None or not right or user.disabled:
         raise Problem("unauthenticated", "The name or the password is wrong.")
-    front.logins_by_name.forgive(name.casefold())
+    front.logins_by_name.forgive(guesser(request, name))
     return await _signed_in(request, front, user)
 
 
@@ -137,6 +137,11 @@ def plain_name(name: str) -> str:
 def address_of(request: Request) -> str:
     """Where the request comes from, as far as the server knows."""
     return request.client.host if request.client else ""
+
+
+def guesser(request: Request, name: str) -> str:
+    """Who guesses at what: counted together, so that a stranger can't lock a person out."""
+    return f"{name.casefold()} from {address_of(request)}"
 
 
 def account_json(user: User) -> dict[str, str]:
