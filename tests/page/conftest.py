@@ -19,7 +19,7 @@ START_S = 10.0
 POLL_S = 0.05
 
 
-@pytest.fixture(scope="package")  # its event loop must not outlive these tests
+@pytest.fixture(scope="module")  # its event loop would be in the way of other tests
 def browser() -> Iterator[Browser]:
     """One Chromium for all tests of the page."""
     if not Path(CHROMIUM).exists():
