@@ -167,6 +167,7 @@ async def _speak_to_the_end(
             await desk.replicas.changed(timeout_s=0.5)
             continue
         tries += 1
+        before = pen.turn
         request = _request(pen, served, prompt.ids, left, tries)
         if not await _note(desk, pen, choice, replica=replica, request_id=request.request_id):
             raise Superseded
@@ -175,6 +176,8 @@ async def _speak_to_the_end(
             spoken = await speak(desk, pen, replica, request, vocabulary.control_ids)
             return replace(spoken, cached_tokens=cached or spoken.cached_tokens)
         except ReplicaRefused as refused:
+            # What was refused was never read: a turn that nobody took costs nothing.
+            pen.turn = before
             if refused.status not in (429, 503):
                 return Failure(
                     "replica_refused", "The model can't answer this. Please rephrase.", False
