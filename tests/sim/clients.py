@@ -63,7 +63,7 @@ class Client:
         turn = await self._post(tasks, asked)
         if turn is None:
             return
-        if rng.random() < 0.15:
+        if rng.random() < self._fleet.climate.stop_share:
             tasks.create_task(self._stop_later(asked, turn.reply_id))
         if rng.random() < 0.2:
             tasks.create_task(self.follow(asked, turn.reply_id, "second"))

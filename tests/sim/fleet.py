@@ -56,6 +56,9 @@ class Climate:
     flagged: frozenset[str]
     plans: Mapping[str, Plan]
     rules: WorkerRules
+    stop_share: float = 0.15
+    # How many calls hang in the network longer than a lease lasts.
+    stuck_share: float = 0.002
 
 
 def climate(rng: random.Random) -> Climate:
@@ -67,6 +70,8 @@ def climate(rng: random.Random) -> Climate:
         flagged=frozenset((" cedar",)) if rng.random() < 0.4 else frozenset(),
         plans=plans_of(rng.choice((1_200, 30_000, 30_000))),
         rules=rules,
+        stop_share=rng.choice((0.15, 0.15, 0.5)),
+        stuck_share=rng.choice((0.002, 0.002, 0.02)),
     )
 
 
@@ -139,7 +144,10 @@ class Fleet:
         self.clock = VirtualClock(loop)
         self.shared = MemoryBackend(self.clock)
         self.bell = LocalBell()
-        self.weather = {name: Weather(random.Random(rng.random())) for name in ("store", "log")}
+        self.weather = {
+            name: Weather(random.Random(rng.random()), the_climate.stuck_share)
+            for name in ("store", "log")
+        }
         self.engines = Engines(loop, random.Random(rng.random()), report, n=3)
         self.gateways = [Gateway(self, f"gw{i}") for i in range(3)]
         self.workers = [WorkerPlace(self, f"w{i}") for i in range(3)]

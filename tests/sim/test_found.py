@@ -270,6 +270,17 @@ def test_a_reply_that_met_its_stop_string_is_not_continued(stage: Stage) -> None
     assert stage.fleet.engines.generations == []
 
 
+def test_a_turn_that_every_replica_refused_costs_nothing(stage: Stage) -> None:
+    turn = stage.admitted()
+    for replica in stage.fleet.engines.replicas.values():
+        replica.refusing_until = 1e9
+    stage.fleet.workers[0].start()
+    stage.pass_time(60)
+    ended = stage.stored(turn)
+    assert ended.failure is not None
+    assert (ended.failure.code, ended.charged, ended.usage) == ("replica_unavailable", 0, Usage())
+
+
 def test_nobody_is_abandoned_who_came_back_while_others_were_ended(stage: Stage) -> None:
     turn = stage.claimed()
     stage.fleet.workers[0].start()

@@ -29,10 +29,10 @@ class Weather:
     """How one system (the store, the log) behaves at the moment."""
 
     rng: random.Random
+    # Calls that hang in the network longer than a lease lasts, and then take effect.
+    stuck_share: float
     slow_share: float = 0.3
     slow_s: float = 0.02
-    # Calls that hang in the network longer than a lease lasts, and then take effect.
-    stuck_share: float = 0.002
     # A client library that lost a connection sends an append again.
     repeat_share: float = 0.01
     down_until: float = -1.0
