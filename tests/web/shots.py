@@ -26,14 +26,14 @@ OLDER = (
     ("Sourdough", "Why does my bread not rise?"),
     ("Heat pumps", "How can a heat pump give more heat than it takes power?"),
 )
-QUESTION = (
-    "Write a Python function that groups words which are anagrams of each other, "
-    "and explain in two sentences how it works."
+QUESTIONS = (
+    "What is a palindrome? Answer in one sentence.",
+    "Write a short Python function that tells whether a word is one, without comments.",
 )
 LOOKS = (
-    ("chat", "light", {"width": 1180, "height": 760}),
-    ("chat-dark", "dark", {"width": 1180, "height": 760}),
-    ("chat-phone", "light", {"width": 390, "height": 800}),
+    ("chat", "light", {"width": 1180, "height": 860}),
+    ("chat-dark", "dark", {"width": 1180, "height": 860}),
+    ("chat-phone", "light", {"width": 390, "height": 844}),
 )
 
 
@@ -54,10 +54,11 @@ async def shoot(service: Service, browser: Browser) -> None:
     if await picker.locator("option[value=large]").count():
         await _until_ready(person, "large")
         await picker.select_option("large")
-    conversation = await person.ask_and_read(QUESTION)
+    for question in QUESTIONS:
+        conversation = await person.ask_and_read(question)
     await context.request.patch(
         f"{service.url}/v1/conversations/{conversation}",
-        data={"title": "Anagrams in Python"},
+        data={"title": "Palindromes in Python"},
         headers={"Sec-Fetch-Site": "same-origin"},
     )
     for name, scheme, size in LOOKS:
@@ -65,7 +66,6 @@ async def shoot(service: Service, browser: Browser) -> None:
         await person.page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
         await person.open(conversation)
         await expect(person.last.locator(".is-plain")).to_have_count(0)
-        await person.page.locator(".thread").evaluate("(one) => one.scrollTo(0, 0)")
         await person.page.mouse.move(0, 0)
         path = FOLDER / f"{name}.png"
         await person.page.screenshot(path=path)
