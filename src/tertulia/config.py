@@ -29,6 +29,8 @@ from pydantic_settings import (
 # Small models follow short instructions; a long one costs each turn its tokens.
 _SYSTEM_PROMPT = "You are a helpful assistant. Answer briefly and clearly."
 
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
 Port = Annotated[int, Field(ge=0, le=65535)]
 Tokens = Annotated[int, Field(ge=1, le=10_000_000_000)]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
@@ -48,6 +50,11 @@ class ServerTable(_Table):
     secure_cookies: bool = Field(
         False, description="Set behind TLS: cookies become Secure with the __Host- prefix."
     )
+    hosts: tuple[str, ...] = Field(
+        (),
+        description="Host names the service answers to besides loopback ones; any where it listens"
+        " on another address and none is named.",
+    )
     registration: Literal["open", "closed"] = Field(
         "open", description="Whether people may make accounts by themselves."
     )
@@ -57,6 +64,13 @@ class ServerTable(_Table):
     streams_per_user: int = Field(
         20, ge=1, le=100_000, description="Open answer streams a user may have at this gateway."
     )
+
+    @property
+    def known_hosts(self) -> tuple[str, ...]:
+        """The names that calls may use: on loopback a foreign name is an attack, not a user."""
+        if not self.hosts and self.host not in _LOOPBACK:
+            return ("*",)
+        return (*_LOOPBACK, "[::1]", *self.hosts)
 
 
 class ModelsTable(_Table):

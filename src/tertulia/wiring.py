@@ -155,6 +155,7 @@ def _desks(
             streams_per_user=settings.server.streams_per_user,
             registration_open=settings.server.registration == "open",
             secure_cookies=settings.server.secure_cookies,
+            hosts=settings.server.known_hosts,
         ),
     )
     worker = WorkerDesk(

@@ -25,6 +25,7 @@ from tertulia.gateway.desk import Desk
 from tertulia.gateway.following import come_back, is_resume
 from tertulia.gateway.front import Front, open_front
 from tertulia.gateway.headers import SafeHeaders
+from tertulia.gateway.hosts import KnownHosts
 from tertulia.gateway.intake import Intake
 from tertulia.gateway.messages import messages
 from tertulia.gateway.openai import openai
@@ -49,7 +50,7 @@ def create_app(
     front = open_front(desk, registry)
     api = _api(front)
     guarded = Intake(_Split(api, page or BuiltPage()), desk.rules.body_bytes)
-    return SafeHeaders(_LastResort(guarded))
+    return SafeHeaders(_LastResort(KnownHosts(guarded, desk.rules.hosts)))
 
 
 class _Split:

@@ -45,6 +45,8 @@ class GatewayRules:
     streams_per_user: int = 20
     session_s: float = 30 * 86400.0
     registration_open: bool = True
+    # Host names that calls may use; "*" is any.
+    hosts: tuple[str, ...] = ("*",)
     secure_cookies: bool = False
 
 
