@@ -1,4 +1,4 @@
-"""A foreign name that resolves to this machine is refused before anything is read (DNS rebinding)."""
+"""A foreign name that resolves to this machine is refused before anything is read."""
 
 from __future__ import annotations
 
