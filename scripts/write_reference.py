@@ -4,6 +4,7 @@ Usage: .venv/bin/python -m scripts.write_reference. A test fails while the pages
 What a program cannot know (the HTTP interface's meaning) is written by hand beside them.
 """
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args, get_origin
@@ -118,6 +119,8 @@ def default_of(field: FieldInfo) -> str:
         return f"`{str(default).lower()}`"
     if isinstance(default, int | float):
         return f"`{default:,}`".replace(",", "_") if default >= 10_000 else f"`{default}`"
+    if isinstance(default, tuple):
+        return f"`{json.dumps(default)}`"
     return f"`{default}`"
 
 
