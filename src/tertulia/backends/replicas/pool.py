@@ -274,6 +274,7 @@ class HttpReplicas:
     def _put_back(self, found: _Replica, connection: Connection, *, clean: bool) -> None:
         """Keeps a connection whose response ended; any other would carry another's tokens."""
         if clean and found.usable and len(found.idle) < _IDLE_CONNECTIONS:
+            connection.rest()
             found.idle.append(connection)
         else:
             connection.fail("closed")

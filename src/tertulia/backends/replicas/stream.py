@@ -37,6 +37,7 @@ class Connection(asyncio.Protocol):
         self._wake: asyncio.Future[None] | None = None
         self._body = bytearray()
         self._lost: str | None = None
+        self._arrived = False
         self.headers: dict[bytes, bytes] = {}
         self.status = 0
         self.complete = False
@@ -53,6 +54,7 @@ class Connection(asyncio.Protocol):
             return
         assert self._transport is not None
         self._transport.pause_reading()
+        self._arrived = True
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError:
@@ -93,6 +95,7 @@ class Connection(asyncio.Protocol):
         assert self._transport is not None
         self._parser = httptools.HttpResponseParser(self)
         self.status, self.complete, self.reusable = 0, False, False
+        self._arrived = False
         self._body.clear()
         self.headers = {}
         self._transport.resume_reading()
@@ -103,11 +106,19 @@ class Connection(asyncio.Protocol):
         if self._transport is not None and not self.complete:
             self._transport.resume_reading()
 
+    def rest(self) -> None:
+        """Waits for its next request; while it reads, it hears that the replica has closed it."""
+        self._parser = None
+        if self._transport is not None:
+            self._transport.resume_reading()
+
     async def more(self) -> None:
         """Waits for bytes, the end of the response or the loss of the connection."""
         self._wake = asyncio.get_running_loop().create_future()
-        if self._lost is None and not self.complete:
+        # Bytes may have come since the last call: reading is paused then, and nothing else comes.
+        if not self._arrived and self._lost is None and not self.complete:
             await self._wake
+        self._arrived = False
 
     def take_events(self) -> list[bytes]:
         """The whole events that have come; the rest stays."""

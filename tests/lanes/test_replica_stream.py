@@ -1,0 +1,70 @@
+"""The client's end of a generation: a slow reader waits for nothing that has already come."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
+
+import pytest
+
+from tertulia.backends.replicas.stream import Connection, Generation, connect
+
+PATIENCE_S = 10.0
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def chunk(text: str, number: int) -> bytes:
+    document = {"choices": [{"text": text, "finish_reason": None, "token_ids": [number]}]}
+    data = b"data: " + json.dumps(document, separators=(",", ":")).encode() + b"\n\n"
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+@asynccontextmanager
+async def replica() -> AsyncIterator[tuple[Connection, asyncio.StreamWriter]]:
+    """A connection, and the replica's end of it."""
+    ends: asyncio.Future[asyncio.StreamWriter] = asyncio.get_running_loop().create_future()
+
+    async def accepted(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        ends.set_result(writer)
+
+    server = await asyncio.start_server(accepted, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, asyncio.timeout(PATIENCE_S):
+        connection = await connect(urlsplit(f"http://127.0.0.1:{port}"))
+        writer = await ends
+        try:
+            yield connection, writer
+        finally:
+            connection.fail("the test is over")
+            writer.close()
+
+
+async def until(true: Callable[[], bool]) -> None:
+    while not true():
+        await asyncio.sleep(0.001)
+
+
+@pytest.mark.anyio
+async def test_a_reader_slower_than_the_pace_gets_what_came_meanwhile() -> None:
+    async with replica() as (connection, writer):
+        connection.send(b"POST / HTTP/1.1\r\n\r\n")
+        generation = Generation(connection, pace_s=0.0)
+        writer.write(HEAD + chunk("One ", 1))
+        assert [unit.text for unit in (await generation.next()).units] == ["One "]
+        writer.write(chunk("two.", 2))
+        await until(lambda: b"two." in connection.take_body())
+        assert [unit.text for unit in (await generation.next()).units] == ["two."]
+
+
+@pytest.mark.anyio
+async def test_a_resting_connection_hears_that_the_replica_closed_it() -> None:
+    async with replica() as (connection, writer):
+        connection.send(b"POST / HTTP/1.1\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        await until(lambda: connection.complete)
+        connection.rest()
+        writer.close()
+        await until(lambda: not connection.alive)
