@@ -149,7 +149,7 @@ class Service:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
-        self.program.process.wait()
+        self.program.kill()  # it is dead; this waits for it and closes what we hold
         until = time.monotonic() + 5
         while any(Path(f"/proc/{pid}").exists() for pid in pids[1:]):
             assert time.monotonic() < until, "a killed child is still there"

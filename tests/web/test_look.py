@@ -60,13 +60,12 @@ async def test_a_phone_never_scrolls_sideways(person: Person) -> None:
 async def test_the_page_follows_a_dark_system_and_the_choice_of_the_person(person: Person) -> None:
     await person.page.emulate_media(color_scheme="dark")
     await person.open(await person.plant(SHORT, "Hello."))
-    ground, words = await _light(person.page, ".chat"), await _ink(person.page, ".prose p")
-    assert ground < 60
-    assert words > 180
+    await _until(person.page, ".chat", "backgroundColor", "< 60")
+    await _until(person.page, ".prose p", "color", "> 180")
     theme = person.page.get_by_role("button", name="Colours:")
     await theme.click()
     await expect(theme).to_have_accessible_name("Colours: light")
-    assert await _light(person.page, ".chat") > 200
+    await _until(person.page, ".chat", "backgroundColor", "> 200")
     await person.page.reload()
     await expect(theme).to_have_accessible_name("Colours: light")
 
@@ -123,17 +122,9 @@ async def _fits(page: Page) -> None:
     assert sizes == [0, 0]
 
 
-async def _light(page: Page, selector: str) -> float:
-    return await _brightness(page, selector, "backgroundColor")
-
-
-async def _ink(page: Page, selector: str) -> float:
-    return await _brightness(page, selector, "color")
-
-
-async def _brightness(page: Page, selector: str, style: str) -> float:
-    """0 for black, 255 for white; of the nearest element that has a colour of its own."""
-    value: float = await page.evaluate(
+async def _until(page: Page, selector: str, style: str, brightness: str) -> None:
+    """Waits for a brightness, 0 to 255, of the nearest element with a colour of its own."""
+    await page.wait_for_function(
         """([selector, style]) => {
           const canvas = new OffscreenCanvas(1, 1).getContext('2d');
           for (let at = document.querySelector(selector); at !== null; at = at.parentElement) {
@@ -142,10 +133,8 @@ async def _brightness(page: Page, selector: str, style: str) -> float:
             canvas.fillStyle = colour;
             canvas.fillRect(0, 0, 1, 1);
             const [red, green, blue] = canvas.getImageData(0, 0, 1, 1).data;
-            return 0.3 * red + 0.6 * green + 0.1 * blue;
+            return 0.3 * red + 0.6 * green + 0.1 * blue BRIGHTNESS;
           }
-          return 255;
-        }""",
-        [selector, style],
+        }""".replace("BRIGHTNESS", brightness),
+        arg=[selector, style],
     )
-    return value
