@@ -106,6 +106,9 @@ class ReplicaTable(_Table):
     trusted: bool = Field(
         False, description="Skip the comparison of tokenizers, for engines without /tokenize."
     )
+    priorities: bool = Field(
+        False, description="Send priorities; a vLLM needs --scheduling-policy priority for that."
+    )
 
 
 class PlanTable(_Table):

@@ -203,7 +203,12 @@ def _engine(settings: Settings, model: CatalogueModel, name: str, board: _Board)
     port, key = _free_port(), secrets.token_urlsafe(32)
     board.models[name] = ModelState(name, model.served_id, "starting", window=model.window_tokens)
     board.replicas[name] = ReplicaAddress(
-        f"{name}-0", model.served_id, f"http://127.0.0.1:{port}", settings.models.slots, key
+        name=f"{name}-0",
+        model=model.served_id,
+        url=f"http://127.0.0.1:{port}",
+        slots=settings.models.slots,
+        key=key,
+        priorities=True,
     )
     board.write()
     arguments = [sys.executable, "-m", "tertulia", "replica", model.name]

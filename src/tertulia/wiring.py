@@ -196,6 +196,7 @@ def _fixed_fleet(settings: Settings) -> Fleet:
             slots=table.slots,
             key=table.key.get_secret_value() if table.key else None,
             trusted=table.trusted,
+            priorities=table.priorities,
         )
         for table in settings.replicas
     )

@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tertulia.backends.replicas.stream import Connection, Generation, connect
+from tertulia.backends.replicas.stream import Connection, Generation, connect, request_bytes
+from tertulia.core.types import GenerateRequest, Sampling
 
 PATIENCE_S = 10.0
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -68,3 +69,12 @@ async def test_a_resting_connection_hears_that_the_replica_closed_it() -> None:
         connection.rest()
         writer.close()
         await until(lambda: not connection.alive)
+
+
+@pytest.mark.parametrize(("priorities", "sent"), [(True, 10), (False, None)])
+def test_a_priority_is_sent_only_where_it_is_taken(priorities: bool, sent: int | None) -> None:
+    request = GenerateRequest("r-1", "m", (1, 2), 8, Sampling(), priority=10, cache_salt="u_1")
+    address = urlsplit("http://127.0.0.1:1")
+    message = request_bytes(address, None, request, priorities=priorities)
+    body = json.loads(message.partition(b"\r\n\r\n")[2])
+    assert body.get("priority") == sent

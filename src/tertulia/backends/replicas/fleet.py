@@ -19,7 +19,8 @@ from tertulia.core.types import ModelState
 class ReplicaAddress:
     """One replica: where it listens, the model it serves and how many sequences it runs at once.
 
-    `trusted` skips the vocabulary check, for an engine that has no `/tokenize`.
+    `trusted` skips the vocabulary check, for an engine that has no `/tokenize`; `priorities` says
+    that it takes a request's priority, which vLLM refuses unless it was told to schedule by it.
     """
 
     name: str
@@ -28,6 +29,7 @@ class ReplicaAddress:
     slots: int
     key: str | None = None
     trusted: bool = False
+    priorities: bool = False
 
 
 @dataclass(frozen=True, slots=True)

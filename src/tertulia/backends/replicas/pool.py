@@ -136,7 +136,12 @@ class HttpReplicas:
         clean = False
         try:
             connection = await self._connection(found)
-            connection.send(request_bytes(urlsplit(found.address.url), found.address.key, request))
+            address = found.address
+            connection.send(
+                request_bytes(
+                    urlsplit(address.url), address.key, request, priorities=address.priorities
+                )
+            )
             generation = Generation(connection, pace_s=self._pace_s)
             found.running[request.request_id] = (connection, generation)
             while True:

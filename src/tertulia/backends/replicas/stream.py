@@ -161,7 +161,9 @@ async def connect(url: SplitResult) -> Connection:
     return connection
 
 
-def request_bytes(url: SplitResult, key: str | None, request: GenerateRequest) -> bytes:
+def request_bytes(
+    url: SplitResult, key: str | None, request: GenerateRequest, *, priorities: bool
+) -> bytes:
     """The completion request as one HTTP message."""
     sampling = request.sampling
     body: dict[str, Any] = {
@@ -175,7 +177,7 @@ def request_bytes(url: SplitResult, key: str | None, request: GenerateRequest) -
         "return_token_ids": True,
         "cache_salt": request.cache_salt,
     }
-    if request.priority:
+    if priorities:
         body["priority"] = request.priority
     if sampling.seed is not None:
         body["seed"] = sampling.seed
