@@ -9,6 +9,7 @@ from tertulia.core.prompt import choose_context, exchanges_of, prompt_messages
 from tertulia.core.types import BranchMessage, PromptMessage, TokenIds, Turn
 from tertulia.ports import Vocabulary
 from tertulia.worker.desk import WorkerDesk
+from tertulia.worker.pen import Superseded
 from tertulia.worker.prompting import prompt_ids
 
 
@@ -24,7 +25,7 @@ class Prompt:
 async def build_prompt(desk: WorkerDesk, turn: Turn, vocabulary: Vocabulary) -> Prompt:
     """The turn's prompt in this vocabulary, within the plan's and the model's window."""
     plan = desk.plans[turn.plan]
-    window = min(plan.window_tokens, vocabulary.window)
+    window = plan.window_on(vocabulary.window)
     if turn.conversation_id is None:
         messages: tuple[PromptMessage, ...] = turn.prompt
         shortened = False
@@ -56,7 +57,7 @@ async def _kept_messages(
         room_tokens=room - fixed - len(vocabulary.encode(system)),
     )
     wanted = context.message_ids
-    texts = dict(zip(wanted, await desk.messages.texts(owner, wanted), strict=True))
+    texts = dict(zip(wanted, await _texts(desk, owner, wanted), strict=True))
     return prompt_messages(system, context, texts), context.shortened
 
 
@@ -67,9 +68,19 @@ async def _counted(
     foreign = [m.id for m in branch if m.tokenizer != vocabulary.name and m.tokens]
     if not foreign:
         return branch
-    texts = await desk.messages.texts(owner, foreign)
+    texts = await _texts(desk, owner, foreign)
     counts = {
         message_id: len(vocabulary.encode(text.content))
         for message_id, text in zip(foreign, texts, strict=True)
     }
     return [replace(m, tokens=counts.get(m.id, m.tokens)) for m in branch]
+
+
+async def _texts(
+    desk: WorkerDesk, owner: str, message_ids: Sequence[str]
+) -> Sequence[PromptMessage]:
+    """Every one of these texts; a conversation that was deleted meanwhile needs no answer."""
+    texts = await desk.messages.texts(owner, message_ids)
+    if len(texts) != len(message_ids):
+        raise Superseded
+    return texts
