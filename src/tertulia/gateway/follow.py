@@ -69,7 +69,7 @@ async def resume_point(
         return Resume(0, None)
     meant = attempt or 1
     view = await desk.log.read(turn.reply_id, last_id)
-    if view is None or (turn.status.is_final and not _tells(view, turn)):
+    if view is None or not (_tells(view, turn) if turn.status.is_final else view.last):
         return _resume_without_log(turn, last_id, meant)
     if view.attempt != meant:
         return Resume(0, None, reset=True)
@@ -149,8 +149,8 @@ async def _end_without_log(
         return (Reset("buffer_expired"), stored_entries(stored))
     if attempt not in (None, view.attempt):
         # The next read resets a follower of another attempt, unless there is nothing to read.
-        return None if view.last else (Reset("buffer_lost"), _unlogged_end(current, view))
-    return None if view.entries else (_unlogged_end(current, view),)
+        return None if view.last else (Reset("buffer_lost"), _unlogged_end(current, view, 0))
+    return None if view.entries else (_unlogged_end(current, view, after),)
 
 
 def _tells(view: LogView, turn: Turn) -> bool:
@@ -164,10 +164,10 @@ def _tells(view: LogView, turn: Turn) -> bool:
     )
 
 
-def _unlogged_end(turn: Turn, view: LogView) -> Sequence[Entry]:
-    """The end that the writer did not live to log: the same bytes, under the next id."""
+def _unlogged_end(turn: Turn, view: LogView, after: int) -> Sequence[Entry]:
+    """The end that the writer did not live to log: the same bytes, under the next ids."""
     if view.last == 0:
-        return closing_entries(turn, ())
+        return closing_entries(turn, ())[after:]
     return (terminal_entry(view.last + 1, turn),)
 
 
