@@ -162,12 +162,15 @@ class Client:
 
     async def follow(self, asked: Asked, reply_id: str, name: str) -> View:
         """Everything of one reply, over as many connections as it takes."""
-        view = self._history.view(reply_id, f"{self.user.id}/{name}")
+        is_plain = self._rng.random() < 0.15
+        view = self._history.view(reply_id, f"{self.user.id}/{name}", is_plain=is_plain)
         for _ in range(_TRIES):
             status = await self._connect(asked, view)
             if status == 404 or (status == 204 and view.end is None):
                 break
-            if view.end is not None and (view.end.kind == "fail" or self._rng.random() < 0.7):
+            # A plain client can't say which attempt it means, so it leaves at the end for good.
+            leaves = view.is_plain or self._rng.random() < 0.7
+            if view.end is not None and (view.end.kind == "fail" or leaves):
                 return view
             if status == 204:
                 return view
@@ -179,7 +182,7 @@ class Client:
     async def _connect(self, asked: Asked, view: View) -> int:
         try:
             got = await self._a_gateway().stream(
-                self.user.id, view.reply_id, view.last_id, view.attempt
+                self.user.id, view.reply_id, view.last_id, None if view.is_plain else view.attempt
             )
         except (ConnectionLost, StoreUnavailable, TimeoutError):
             return 503

@@ -74,6 +74,8 @@ class View:
 
     reply_id: str
     name: str
+    # A plain client sends the last id alone, as an `EventSource` does.
+    is_plain: bool = False
     attempt: int | None = None
     last_id: int = 0
     text: str = ""
@@ -106,8 +108,8 @@ class History:
     n_resets: int = 0
     n_connections: int = 0
 
-    def view(self, reply_id: str, name: str) -> View:
-        view = View(reply_id, name)
+    def view(self, reply_id: str, name: str, *, is_plain: bool) -> View:
+        view = View(reply_id, name, is_plain)
         self.views.append(view)
         return view
 

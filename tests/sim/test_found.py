@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 import pytest
+from structlog.testing import capture_logs
 
 from tertulia.core.turn import delta_entry, meta_entry, pack_ids, terminal_entry, text_so_far
 from tertulia.core.types import (
@@ -16,6 +17,7 @@ from tertulia.core.types import (
     Finish,
     LogView,
     Outcome,
+    PromptMessage,
     Reason,
     Sampling,
     Status,
@@ -234,7 +236,7 @@ def test_the_end_of_one_attempt_never_follows_the_events_of_another(stage: Stage
             await stage.shared.log.append(reply_id, seized.epoch, 2, entries)
         return view
 
-    stage.shared.log.read = stopped_after_the_read  # type: ignore[method-assign]  # the race
+    stage.shared.log.read = stopped_after_the_read  # type: ignore[method-assign]  # plays the race
     resets, text = told(stage.follow(turn, after=2, attempt=1))
     assert (resets, text) == (1, "")
 
@@ -252,6 +254,9 @@ def test_an_end_that_was_never_logged_reaches_the_followers_of_a_lost_attempt(
     assert stage.run(stage.shared.turns.finish(turn.reply_id, seized.epoch, outcome))
     assert told(stage.follow(turn, after=2, attempt=1)) == (1, "")
     assert told(stage.follow(turn, after=0, attempt=None)) == (0, "")
+    (rest,) = stage.follow(turn, after=1, attempt=2)
+    assert isinstance(rest, tuple)
+    assert [entry.seq for entry in rest] == [2]
 
 
 def test_a_reply_that_met_its_stop_string_is_not_continued(stage: Stage) -> None:
@@ -279,6 +284,22 @@ def test_a_turn_that_every_replica_refused_costs_nothing(stage: Stage) -> None:
     ended = stage.stored(turn)
     assert ended.failure is not None
     assert (ended.failure.code, ended.charged, ended.usage) == ("replica_unavailable", 0, Usage())
+
+
+def test_a_conversation_deleted_while_its_prompt_is_built_is_no_fault(stage: Stage) -> None:
+    turn = stage.admitted()
+    texts = stage.shared.messages.texts
+
+    async def deleted_before(owner: str, message_ids: Sequence[str]) -> Sequence[PromptMessage]:
+        await stage.shared.conversations.delete(owner, "c_1")
+        return await texts(owner, message_ids)
+
+    stage.shared.messages.texts = deleted_before  # type: ignore[method-assign]  # plays the race
+    with capture_logs() as logs:
+        stage.fleet.workers[0].start()
+        stage.pass_time(5)
+    assert turn.reply_id not in stage.shared.store.turns
+    assert logs == []
 
 
 def test_nobody_is_abandoned_who_came_back_while_others_were_ended(stage: Stage) -> None:
