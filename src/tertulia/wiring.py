@@ -133,7 +133,6 @@ def _desks(
     bell, checks = LocalBell(), RulesChecks()
     gateway = Desk(
         turns=store.turns,
-        queue=store.queue,
         presence=store.presence,
         log=store.log,
         bell=bell,

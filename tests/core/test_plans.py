@@ -1,4 +1,4 @@
-"""What a plan leaves for a message."""
+"""What a plan leaves for a text."""
 
 import pytest
 
@@ -9,7 +9,15 @@ PLAN = Plan("free", window_tokens=8000, answer_tokens=1000, limits=Limits(100_00
 
 
 @pytest.mark.parametrize(("fixed_tokens", "room"), [(0, 7936), (100, 7836), (7936, 0), (9000, 0)])
-def test_a_message_has_the_window_less_the_fixed_parts_and_a_short_answer(
+def test_a_text_has_the_window_less_the_fixed_parts_and_a_short_answer(
     fixed_tokens: int, room: int
 ) -> None:
-    assert PLAN.room_for_message(fixed_tokens=fixed_tokens) == room
+    assert PLAN.room_for_text(32_000, fixed_tokens=fixed_tokens) == room
+
+
+@pytest.mark.parametrize(("model_window_tokens", "window"), [(4096, 4096), (32_000, 8000)])
+def test_the_smaller_of_the_plans_and_the_models_window_counts(
+    model_window_tokens: int, window: int
+) -> None:
+    assert PLAN.window_on(model_window_tokens) == window
+    assert PLAN.room_for_text(model_window_tokens, fixed_tokens=0) == window - 64

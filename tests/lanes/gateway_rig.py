@@ -198,7 +198,6 @@ async def rig(
     await backend.conversations.prompt_text(rules.prompt_version, store=rules.system_prompt)
     shared: dict[str, Any] = {
         "turns": backend.turns,
-        "queue": backend.queue,
         "log": backend.log,
         "bell": bell,
         "conversations": backend.conversations,
@@ -220,7 +219,12 @@ async def rig(
             **shared,
         )
     )
-    worker_desk = WorkerDesk(split=_by_points, rules=WorkerRules(sentence_tokens=400), **shared)
+    worker_desk = WorkerDesk(
+        queue=backend.queue,
+        split=_by_points,
+        rules=WorkerRules(sentence_tokens=400),
+        **shared,
+    )
     app = create_app(desk, page=page or _no_page)
     async with asyncio.TaskGroup() as tasks:
         working = tasks.create_task(Worker(worker_desk).run())

@@ -254,7 +254,6 @@ class Gateway(Place):
         fleet = self._fleet
         self.desk = Desk(
             turns=fleet.port(process, "turns"),
-            queue=fleet.port(process, "queue"),
             presence=fleet.port(process, "presence"),
             log=fleet.port(process, "log"),
             bell=fleet.bell_of(process),

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from tertulia.core.quota import Reservation
-from tertulia.core.turn import next_status, stored_entries
+from tertulia.core.turn import EVENT_OF_END, next_status, stored_entries
 from tertulia.core.types import (
     Finish,
     Message,
@@ -26,13 +26,6 @@ from tertulia.core.types import (
 SEIZE_LEASE_S: Final = 2.0
 
 CAPPED: Final = "answer_capped"
-
-_END_EVENTS: Final = {
-    Status.COMPLETED: "complete",
-    Status.STOPPED: "stop",
-    Status.REFUSED: "refuse",
-    Status.FAILED: "fail",
-}
 
 
 def joined(first: Sequence[str], second: Sequence[str]) -> tuple[str, ...]:
@@ -136,7 +129,7 @@ def finished(turn: Turn, outcome: Outcome, now: float) -> Turn:
     """The turn at its end; ValueError if it can't end so."""
     return replace(
         turn,
-        status=next_status(turn.status, _END_EVENTS[outcome.status]),
+        status=next_status(turn.status, EVENT_OF_END[outcome.status]),
         attempt=outcome.attempt,
         finish=outcome.finish,
         text=outcome.text,

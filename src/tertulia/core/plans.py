@@ -20,6 +20,11 @@ class Plan:
     limits: Limits
     abandon_s: float | None = 30.0
 
-    def room_for_message(self, *, fixed_tokens: int) -> int:
-        """The longest message in tokens that fits beside the fixed parts and a short answer."""
-        return max(0, self.window_tokens - self.limits.min_answer_tokens - fixed_tokens)
+    def window_on(self, model_window_tokens: int) -> int:
+        """Prompt and answer together, on a model with a window of its own."""
+        return min(self.window_tokens, model_window_tokens)
+
+    def room_for_text(self, model_window_tokens: int, *, fixed_tokens: int) -> int:
+        """The longest text in tokens that fits beside the fixed parts and a short answer."""
+        room = self.window_on(model_window_tokens) - self.limits.min_answer_tokens
+        return max(0, room - fixed_tokens)

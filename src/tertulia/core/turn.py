@@ -36,7 +36,8 @@ TRANSITIONS: Final[Mapping[Status, Mapping[str, Status]]] = {
     Status.FAILED: {"rerun": Status.QUEUED},
 }
 
-_EVENT_OF_END: Final[Mapping[Status, str]] = {
+# How a turn comes to each of its ends.
+EVENT_OF_END: Final[Mapping[Status, str]] = {
     Status.COMPLETED: "complete",
     Status.STOPPED: "stop",
     Status.REFUSED: "refuse",
@@ -50,11 +51,6 @@ def next_status(status: Status, event: str) -> Status:
         return TRANSITIONS[status][event]
     except KeyError:
         raise ValueError(f"a {status} turn can't {event}") from None
-
-
-def may_end_as(status: Status, end: Status) -> bool:
-    """Whether a turn in `status` may become the final `end`."""
-    return _EVENT_OF_END[end] in TRANSITIONS[status]
 
 
 def pack_ids(ids: Sequence[int]) -> bytes:

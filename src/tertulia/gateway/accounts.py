@@ -170,8 +170,7 @@ def _message_tokens(desk: Desk, user: User) -> int:
     """The longest message that the door would take, in tokens of the model that answers `auto`."""
     vocabulary, plan = desk.vocabulary(AUTO), desk.plans[user.plan]
     fixed = sum(vocabulary.cost) + len(vocabulary.encode(desk.rules.system_prompt))
-    window = min(plan.window_tokens, vocabulary.window)
-    return max(0, window - plan.limits.min_answer_tokens - fixed)
+    return plan.room_for_text(vocabulary.window, fixed_tokens=fixed)
 
 
 def _key_json(key: ApiKey) -> dict[str, Any]:

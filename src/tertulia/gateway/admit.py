@@ -212,7 +212,7 @@ async def _stateless_turn(
         messages = (PromptMessage("system", desk.rules.system_prompt), *messages)
     fixed, per_message = vocabulary.cost
     tokens = fixed + sum(len(vocabulary.encode(m.content)) + per_message for m in messages)
-    limit = _window(plan, vocabulary) - plan.limits.min_answer_tokens
+    limit = plan.room_for_text(vocabulary.window, fixed_tokens=0)
     if tokens > limit:
         return TooLong(limit, tokens, "tokens")
     said = "\n".join(m.content for m in ask.messages if m.role == "user")
@@ -239,10 +239,6 @@ def _vocabulary(desk: Desk, model: str, conversation: Conversation | None) -> Vo
     return desk.vocabulary(pinned if model == AUTO and pinned else model)
 
 
-def _window(plan: Plan, vocabulary: Vocabulary) -> int:
-    return min(plan.window_tokens, vocabulary.window)
-
-
 async def _count(
     desk: Desk, plan: Plan, vocabulary: Vocabulary, conversation: Conversation, content: str
 ) -> int | TooLong:
@@ -252,7 +248,7 @@ async def _count(
         return TooLong(desk.rules.message_bytes, size, "bytes")
     tokens = len(vocabulary.encode(content))
     fixed = await _fixed_tokens(desk, vocabulary, conversation)
-    limit = _window(plan, vocabulary) - plan.limits.min_answer_tokens - fixed
+    limit = plan.room_for_text(vocabulary.window, fixed_tokens=fixed)
     return tokens if tokens <= limit else TooLong(limit, tokens, "tokens")
 
 
@@ -272,10 +268,11 @@ async def _prompt_tokens(
 ) -> int:
     """The worst case to reserve for the prompt of this branch."""
     fixed = await _fixed_tokens(desk, vocabulary, conversation)
-    room = _window(plan, vocabulary) - plan.answer_tokens - fixed
+    window = plan.window_on(vocabulary.window)
+    room = window - plan.answer_tokens - fixed
     _, per_message = vocabulary.cost
     context = choose_context(exchanges_of(branch, per_message_tokens=per_message), room_tokens=room)
-    return min(fixed + context.tokens, _window(plan, vocabulary))
+    return min(fixed + context.tokens, window)
 
 
 def _answer_tokens(plan: Plan, asked: int | None) -> int:

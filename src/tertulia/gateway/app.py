@@ -10,7 +10,6 @@ from typing import Any, cast
 import structlog
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
-from prometheus_client import CollectorRegistry
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -43,11 +42,9 @@ _FULL_RETRY_S = 30
 _API_PATHS = ("/v1/", "/livez", "/readyz", "/metrics", "/openapi.json")
 
 
-def create_app(
-    desk: Desk, *, registry: CollectorRegistry | None = None, page: ASGIApp | None = None
-) -> ASGIApp:
-    """The whole application. `registry` may hold the figures of other roles in this process."""
-    front = open_front(desk, registry)
+def create_app(desk: Desk, *, page: ASGIApp | None = None) -> ASGIApp:
+    """The whole application; `page` stands in for the built one."""
+    front = open_front(desk)
     api = _api(front)
     guarded = Intake(_Split(api, page or BuiltPage()), desk.rules.body_bytes)
     return SafeHeaders(_LastResort(KnownHosts(guarded, desk.rules.hosts)))

@@ -18,7 +18,6 @@ from tertulia.ports import (
     Messages,
     NewId,
     Presence,
-    Queue,
     Replicas,
     Turns,
     Vocabulary,
@@ -56,7 +55,6 @@ class Desk:
     an unknown or absent model's vocabulary is that of the model which would answer instead."""
 
     turns: Turns
-    queue: Queue
     presence: Presence
     log: Log
     bell: Bell

@@ -8,10 +8,10 @@ from tertulia.gateway.admit import Answer
 
 
 class Figures:
-    """Counters in a registry of their own, or in one that the process shares among its roles."""
+    """Counters in a registry of their own."""
 
-    def __init__(self, registry: CollectorRegistry | None = None) -> None:
-        self._registry = registry or CollectorRegistry()
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
         self._admissions = Counter(
             "tertulia_admissions",
             "Turns asked for, by the door's answer.",

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import Depends
-from prometheus_client import CollectorRegistry
 from starlette.requests import Request
 
 from tertulia.gateway.desk import Desk
@@ -32,11 +31,11 @@ class Front:
     retries: Retries
 
 
-def open_front(desk: Desk, registry: CollectorRegistry | None = None) -> Front:
+def open_front(desk: Desk) -> Front:
     """A front with empty memories."""
     return Front(
         desk=desk,
-        figures=Figures(registry),
+        figures=Figures(),
         passwords=Passwords(),
         # Ten guesses in five minutes are plenty for a person and useless against ten characters.
         logins_by_name=Throttle(desk.clock, allowed=10, window_s=300.0),

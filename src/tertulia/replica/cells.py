@@ -34,10 +34,6 @@ class Cells:
     def n_parked(self) -> int:
         return self.n_available - self.n_free
 
-    @property
-    def n_used(self) -> int:
-        return self.n_cells - len(self._free)
-
     def length(self, sequence: int) -> int:
         return len(self._held.get(sequence, ()))
 
