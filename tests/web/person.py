@@ -181,11 +181,12 @@ class Person:
         reply = [m for m in self.stored() if m["role"] == "assistant"][-1]
         assert reply["content"] != "", reply
         held, seen = await self.copied(self.last), await self.shown()
-        assert held == reply["content"]
+        assert held == reply["content"], f"{held!r} is shown, {reply['content']!r} is stored"
         await self.page.reload()
         await expect(self.last).to_have_attribute("aria-busy", "false")
         await expect(self.last.locator(".is-plain")).to_have_count(0)
-        assert await self.shown() == seen
+        again = await self.shown()
+        assert again == seen, f"{seen!r} is {again!r} after a reload"
         assert await self.copied(self.last) == held
         return held
 

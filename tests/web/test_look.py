@@ -115,11 +115,27 @@ async def _tab_to(page: Page, selector: str, key: str = "Tab") -> None:
 
 
 async def _fits(page: Page) -> None:
+    """Nothing scrolls sideways but the boxes made for it, and nothing is cut off at the edge."""
     sizes = await page.evaluate(
         """() => [document.documentElement, document.querySelector('.thread')]
         .map((one) => one.scrollWidth - one.clientWidth)"""
     )
     assert sizes == [0, 0]
+    cut = await page.evaluate(
+        """() => {
+          const scrolls = (one) => ['auto', 'scroll'].includes(getComputedStyle(one).overflowX);
+          const inBox = (one) => {
+            for (let at = one.parentElement; at?.closest('.message'); at = at.parentElement) {
+              if (scrolls(at)) return true;
+            }
+            return false;
+          };
+          return [...document.querySelectorAll('.message *')]
+            .filter((one) => one.getBoundingClientRect().right > innerWidth && !inBox(one))
+            .map((one) => one.outerHTML.slice(0, 80));
+        }"""
+    )
+    assert cut == []
 
 
 async def _until(page: Page, selector: str, style: str, brightness: str) -> None:
