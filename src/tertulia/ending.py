@@ -6,12 +6,13 @@ over any lease, fence the log so that the old writer can't append, then finish w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tertulia.core.quota import charge
 from tertulia.core.turn import ids_so_far, meta_entry, terminal_entry, text_so_far
-from tertulia.core.types import Entry, Failure, Finish, Outcome, Status, Turn, Usage
+from tertulia.core.types import Entry, Failure, Finish, Outcome, Refusal, Status, Turn, Usage
 from tertulia.ports import Bell, Log, Replicas, Turns, Vocabulary
 
 # Each try loses only to a newer claim; a worker claims at most once a lease, so few are enough.
@@ -39,9 +40,9 @@ async def end_turn(
 ) -> Turn | None:
     """The turn as it stands afterwards (final), or None if it was deleted meanwhile.
 
-    With a `failure` it ends as failed, else as stopped; either way its text is kept, and what was
-    produced is charged. A turn that is already final is returned as it is. Returns once the
-    replica has dropped the sequence.
+    With a `failure` it ends as failed, else as stopped, or refused if its log says so already; its
+    text is kept, and what was produced is charged. A turn that is already final is returned as it
+    is. Returns once the replica has dropped the sequence.
     """
     for _ in range(_TRIES):
         seized = await tools.turns.seize(turn.owner, turn.reply_id, why)
@@ -85,8 +86,12 @@ def outcome_of(
 ) -> Outcome:
     """What a turn costs and keeps when it is ended with the log `entries`.
 
-    The prompt is charged once a replica was asked; the output is what was released.
+    The prompt is charged once a replica was asked; the output is what was released. A turn whose
+    log ends with a refusal is refused, whoever ends it: its readers have been told so.
     """
+    refusal = refusal_of(entries)
+    if refusal is not None:
+        status, finish, failure = Status.REFUSED, Finish.REFUSED, None
     ids = ids_so_far(entries)
     started = turn.request_id is not None
     usage = Usage(input=turn.prompt_tokens if started else 0, output=len(ids))
@@ -102,8 +107,17 @@ def outcome_of(
         ids=ids,
         tokenizer=tokenizer,
         notices=turn.notices,
+        refusal=refusal,
         failure=failure,
     )
+
+
+def refusal_of(entries: Sequence[Entry]) -> Refusal | None:
+    """The refusal that a log ends with: its writer died before the finish, and nothing may follow
+    a flag."""
+    if not entries or entries[-1].kind != "refusal":
+        return None
+    return Refusal(**json.loads(entries[-1].data))
 
 
 def closing_entries(turn: Turn, entries: tuple[Entry, ...]) -> tuple[Entry, ...]:

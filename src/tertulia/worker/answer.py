@@ -5,7 +5,6 @@ A reply that was begun elsewhere goes on from the tokens in its log; nothing is 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -25,7 +24,7 @@ from tertulia.core.types import (
     Turn,
     Usage,
 )
-from tertulia.ending import closing_entries
+from tertulia.ending import closing_entries, refusal_of
 from tertulia.ports import ReplicaLost, ReplicaRefused, Vocabulary
 from tertulia.worker.context import Prompt, build_prompt
 from tertulia.worker.desk import WorkerDesk
@@ -66,9 +65,9 @@ async def _answer(desk: WorkerDesk, pen: Pen) -> None:
     if begun.replica is not None and begun.request_id is not None:
         # The last holder's sequence may still run: end it before its successor begins (F-22).
         await desk.replicas.abort(begun.replica, begun.request_id)
-    if pen.entries and pen.entries[-1].kind == "refusal":
-        # The last holder wrote the refusal and died before the finish: nothing may follow a flag.
-        pen.turn = replace(begun, refusal=Refusal(**json.loads(pen.entries[-1].data)))
+    refusal = refusal_of(pen.entries)
+    if refusal is not None:
+        pen.turn = replace(begun, refusal=refusal)
         await _finish(desk, pen, Status.REFUSED, finish=Finish.REFUSED)
         return
     if begun.stop_reason is not None:
