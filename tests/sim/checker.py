@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from tertulia.core.turn import terminal_entry
+from tertulia.core.turn import refusal_entry, terminal_entry
 from tertulia.core.types import Limits, Message, Status, Turn
 from tertulia.gateway.admit import MessageAsk
 from tests.sim.engines import Engines, Generation
@@ -165,6 +165,9 @@ class Checker:
             return
         if view.text != turn.text:
             self.report("C5", f"{view.name}: {view.text!r} of {view.reply_id}: {turn.text!r}")
+        refusal = refusal_entry(1, turn).data if turn.refusal is not None else None
+        if view.refusal != refusal:
+            self.report("C6", f"{view.name}: {view.refusal!r} of {view.reply_id}, not {refusal!r}")
         end = terminal_entry(view.last_id, turn)
         if (view.end.kind, view.end.data) != (end.kind, end.data):
             self.report("C6", f"{view.name}: {view.end} of {view.reply_id}, stored {end}")

@@ -9,7 +9,14 @@ from typing import Any, TypeVar
 import pytest
 from structlog.testing import capture_logs
 
-from tertulia.core.turn import delta_entry, meta_entry, pack_ids, terminal_entry, text_so_far
+from tertulia.core.turn import (
+    delta_entry,
+    meta_entry,
+    pack_ids,
+    refusal_entry,
+    terminal_entry,
+    text_so_far,
+)
 from tertulia.core.types import (
     Admitted,
     Append,
@@ -19,6 +26,7 @@ from tertulia.core.types import (
     Outcome,
     PromptMessage,
     Reason,
+    Refusal,
     Sampling,
     Status,
     Turn,
@@ -300,6 +308,20 @@ def test_a_conversation_deleted_while_its_prompt_is_built_is_no_fault(stage: Sta
         stage.pass_time(5)
     assert turn.reply_id not in stage.shared.store.turns
     assert logs == []
+
+
+def test_a_stop_of_a_refused_reply_leaves_it_refused(stage: Stage) -> None:
+    """Its writer logged the refusal and died before the finish: readers have seen it."""
+    turn = stage.claimed()
+    refusal = Refusal("output", "harm", "Not that.")
+    stage.append(turn, (refusal_entry(3, replace(turn, refusal=refusal)),))
+    ended = stage.run(stage.gateway.stop(ANN.id, turn.reply_id))
+    assert ended is not None
+    assert (ended.status, ended.finish, ended.refusal) == (
+        Status.REFUSED,
+        Finish.REFUSED,
+        refusal,
+    )
 
 
 def test_nobody_is_abandoned_who_came_back_while_others_were_ended(stage: Stage) -> None:
