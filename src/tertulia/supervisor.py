@@ -19,8 +19,10 @@ from pathlib import Path
 import structlog
 
 from tertulia.backends.replicas.fleet import Fleet, ReplicaAddress, write_fleet
+from tertulia.backends.sqlite.file import FileLock
 from tertulia.config import Settings
 from tertulia.core.types import ModelState
+from tertulia.ports import StoreUnavailable
 from tertulia.replica.catalogue import CatalogueModel, model_named
 from tertulia.replica.install import InstallFailed, Progress, install, is_installed
 from tertulia.replica.main import KEY_VARIABLE
@@ -75,7 +77,21 @@ async def serve(settings: Settings, config: Path | None, say: Callable[[str], No
 
     `say` is for the person at the terminal. Errors of the start are said in one sentence.
     """
-    settings.run_dir.mkdir(parents=True, exist_ok=True)
+    try:
+        settings.run_dir.mkdir(parents=True, exist_ok=True)
+        # Before anything is written: a second service would tell the first one's lanes of engines
+        # that are about to end, and theirs would be gone for good.
+        lock = FileLock(settings.data_dir / "run.lock")
+    except (OSError, StoreUnavailable) as error:
+        say(f"Can't use the folder {settings.data_dir}: {error}")
+        return 1
+    try:
+        return await _serve(settings, config, say)
+    finally:
+        lock.release()
+
+
+async def _serve(settings: Settings, config: Path | None, say: Callable[[str], None]) -> int:
     try:
         listening = listen(settings.server.host, settings.server.port)
     except OSError as error:
