@@ -259,10 +259,13 @@ def _start_log(settings: Settings) -> None:
         settings.log_format == "auto" and sys.stderr.isatty()
     )
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s %(message)s")
+    # A traceback's own lines only: its variables could hold what a user wrote. The console's usual
+    # formatter shows them wherever rich is installed.
     renderer: structlog.typing.Processor = (
-        structlog.dev.ConsoleRenderer() if as_text else structlog.processors.JSONRenderer()
+        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+        if as_text
+        else structlog.processors.JSONRenderer()
     )
-    # A traceback's own lines only: its variables could hold what a user wrote.
     errors: structlog.typing.Processor = structlog.processors.ExceptionRenderer(
         structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
     )
