@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+from itertools import islice
 from typing import Any
+from unittest.mock import patch
 
 import httpx2
 import pytest
 
-from tertulia.core.types import Status
+from tertulia.core.types import Status, Turn
 from tests.lanes.gateway_rig import (
     ANSWER,
     FIRST,
     FORBIDDEN,
+    RULES,
     Rig,
     ScriptedReplicas,
     ask,
@@ -401,6 +404,31 @@ async def test_streams_are_counted_and_bounded_per_user() -> None:
         assert len(here.backend.store.turns) == 1
     assert (resumed.status_code, resumed.text) == (200, "retry: 5000\n\n")
     assert (refused.status_code, refused.json()["code"]) == (429, "too_many_requests")
+
+
+async def test_racing_streams_of_one_key_never_pass_the_bound() -> None:
+    """T36, I12: all of them have asked for room before any of them has its turn."""
+    limit = RULES.streams_per_user
+    together = asyncio.Barrier(3 * limit)
+    async with rig(replicas=ScriptedReplicas(before_hold=3)) as here:
+        find_by_key = here.backend.turns.find_by_key
+
+        async def late(owner: str, key: str) -> Turn | None:
+            await together.wait()
+            return await find_by_key(owner, key)
+
+        ana = await here.user("ana")
+        conversation = await new_conversation(ana)
+        with patch.object(here.backend.turns, "find_by_key", late):
+            posts = [asyncio.create_task(ask(ana, conversation)) for _ in range(3 * limit)]
+            refused = [
+                await post for post in islice(asyncio.as_completed(posts, timeout=10), 2 * limit)
+            ]
+            opened = len(here.desk.streams)
+        here.replicas.hold.set()
+        await asyncio.wait(posts)
+    assert opened == limit
+    assert {answer.status_code for answer in refused} == {429}
 
 
 async def test_the_shapes_are_those_of_the_contract() -> None:

@@ -40,7 +40,11 @@ def new_stream(
     render: Render | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """The whole reply from its first event; the wait for its first text is noted."""
+    """The whole reply from its first event; the wait for its first text is noted.
+
+    Problem when there is no room for it: others may have opened while the turn was taken.
+    """
+    demand_room(front.desk, caller)
 
     async def allowed() -> bool:
         return await still_valid(front.desk, caller)
