@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tertulia.backends.template import ChatTemplate, TemplateRefused
 from tertulia.backends.vocabulary import ModelVocabulary, VocabularyBroken, load_vocabulary
 from tertulia.core.types import PromptMessage, Role, TokenIds
 from tertulia.ports import Vocabulary
+from tertulia.template import ChatTemplate, TemplateRefused
 from tertulia.worker.prompting import prompt_ids
 
 ROOT = Path(__file__).parents[2]

@@ -71,14 +71,14 @@ class Replica:
         return all(self.metric(f"vllm:{name}") == 0 for name in names)
 
 
-def start_replica(folder: Path, *arguments: str, **environment: str) -> Replica:
-    """Starts an engine process and reads the port from its first line."""
-    command = [sys.executable, "-m", "tertulia.replica", str(folder), "--threads", "1"]
+def start_replica(folder: Path, **settings: Any) -> Replica:
+    """Starts an engine process with one thread and reads the port from its first line."""
+    whole = {"folder": str(folder), "threads": 1, "parent_pid": os.getpid(), **settings}
     process = subprocess.Popen(
-        [*command, "--die-with-parent", str(os.getpid()), *arguments],
+        [sys.executable, "-m", "tests.replica.engine_process", json.dumps(whole)],
         stdout=subprocess.PIPE,
         text=True,
-        env=os.environ | environment,
+        cwd=ROOT,
     )
     assert process.stdout is not None
     ready = json.loads(process.stdout.readline())
@@ -98,6 +98,6 @@ def end_replica(replica: Replica) -> None:
 @pytest.fixture(scope="session")
 def replica(small_folder: Path) -> Iterator[Replica]:
     """One engine for all tests: 4 slots, so that a queue forms quickly, and small steps."""
-    started = start_replica(small_folder, "--slots", "4", "--step-tokens", "32", "--queue", "4")
+    started = start_replica(small_folder, n_slots=4, step_tokens=32, n_queue=4)
     yield started
     end_replica(started)

@@ -8,21 +8,25 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
 
 from tertulia.replica.main import ReplicaSettings, run
-from tests.replica.conftest import END_S, end_replica, start_replica
+from tests.replica.conftest import END_S, ROOT, end_replica, start_replica
 
 pytestmark = pytest.mark.processes
 
-SMALL_ENGINE = ("--step-tokens", "32", "--cache-tokens", "512")
+SMALL_ENGINE = {"threads": 1, "step_tokens": 32, "n_cache": 512}
 
 
-def python(code: str, *arguments: str) -> subprocess.Popen[str]:
+def python(code: str, settings: dict[str, Any]) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code), *arguments], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", textwrap.dedent(code), json.dumps(settings)],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
     )
 
 
@@ -30,15 +34,15 @@ def python(code: str, *arguments: str) -> subprocess.Popen[str]:
 def test_the_engine_ends_with_its_parent(small_folder: Path) -> None:
     parent = python(
         """
-        import subprocess, sys, time
-        engine = [sys.executable, "-m", "tertulia.replica", sys.argv[1], "--threads", "1"]
-        engine += ["--step-tokens", "32", "--cache-tokens", "512", "--die-with-parent"]
+        import json, os, subprocess, sys, time
+        settings = json.dumps(json.loads(sys.argv[1]) | {"parent_pid": os.getpid()})
+        engine = [sys.executable, "-m", "tests.replica.engine_process", settings]
         child = subprocess.Popen(engine, stdout=subprocess.PIPE, text=True)
         child.stdout.readline()
         print(child.pid, flush=True)
         time.sleep(60)
         """,
-        str(small_folder),
+        {"folder": str(small_folder), **SMALL_ENGINE},
     )
     assert parent.stdout is not None
     pid = int(parent.stdout.readline())
@@ -57,13 +61,12 @@ def test_a_dead_step_thread_ends_the_process_and_its_streams_say_so(small_folder
         """
         import sys
         from tertulia.replica.llama import LlamaModel
-        from tertulia.replica.main import main
+        from tests.replica.engine_process import main
         def broken(*_arguments): raise MemoryError("planted")
         LlamaModel.choose = broken
-        sys.exit(main([sys.argv[1], "--threads", "1", *sys.argv[2:]]))
+        sys.exit(main(sys.argv[1]))
         """,
-        str(small_folder),
-        *SMALL_ENGINE,
+        {"folder": str(small_folder), **SMALL_ENGINE},
     )
     assert process.stdout is not None
     port = json.loads(process.stdout.readline())["port"]
@@ -80,7 +83,7 @@ def test_a_dead_step_thread_ends_the_process_and_its_streams_say_so(small_folder
 
 @pytest.mark.model
 def test_asked_to_end_it_ends(small_folder: Path) -> None:
-    replica = start_replica(small_folder, *SMALL_ENGINE)
+    replica = start_replica(small_folder, **SMALL_ENGINE)
     replica.process.send_signal(signal.SIGTERM)
     assert replica.process.wait(END_S) in (0, -signal.SIGTERM)
     end_replica(replica)
@@ -91,3 +94,22 @@ def test_a_folder_without_a_model_is_a_clear_end(
 ) -> None:
     assert run(ReplicaSettings(tmp_path)) == 2
     assert f"no model is installed in {tmp_path}" in caplog.text
+
+
+def test_a_template_of_no_use_is_a_clear_end(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    described = {
+        "served_id": "m",
+        "licence": "",
+        "window_tokens": 8,
+        "end_ids": [],
+        "control_ids": {},
+        "chat_template": "{{ messages[0].content | upper }}",
+        "bos_text": "",
+        "eos_text": "",
+        "sampling": {},
+    }
+    (tmp_path / "model.json").write_text(json.dumps(described))
+    assert run(ReplicaSettings(tmp_path)) == 2
+    assert "does not show each system text as it is" in caplog.text

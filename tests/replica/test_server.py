@@ -296,9 +296,7 @@ def test_a_last_message_of_the_assistant_is_continued(replica: Replica) -> None:
 
 
 def test_with_a_key_only_health_is_open(small_folder: Path) -> None:
-    guarded = start_replica(
-        small_folder, "--step-tokens", "32", "--cache-tokens", "512", TERTULIA_REPLICA_KEY="open"
-    )
+    guarded = start_replica(small_folder, step_tokens=32, n_cache=512, key="open")
     try:
         client = guarded.client
         assert client.get("/health").status_code == 200

@@ -19,9 +19,9 @@ from typing import Any
 from tokenizers import Tokenizer
 from tokenizers.pre_tokenizers import ByteLevel
 
-from tertulia.backends.template import ChatTemplate, TemplateRefused
 from tertulia.core.types import PromptMessage, Role, TokenIds
 from tertulia.ports import Chunk
+from tertulia.template import ChatTemplate, TemplateRefused, control_splitter
 
 # Template pieces repeat: a handful for each model, a few more for odd orders of roles.
 _PIECES_KEPT = 1024
@@ -66,7 +66,7 @@ class ModelVocabulary:
         self._tokenizer = tokenizer
         self._control = dict(description.control)
         self._unwritable = _unwritable(tokenizer)
-        self._control_split = _splitter(self._control)
+        self._control_split = control_splitter(self._control)
         self._template = ChatTemplate(
             description.template, bos_text=description.bos_text, eos_text=description.eos_text
         )
@@ -188,12 +188,6 @@ def _tokenizer(data: bytes, control: Mapping[str, int]) -> Tokenizer:
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
-
-
-def _splitter(control: Mapping[str, int]) -> re.Pattern[str]:
-    # The longest first, so that a token which begins with another one is seen whole.
-    longest_first = sorted(control, key=len, reverse=True)
-    return re.compile(f"({'|'.join(map(re.escape, longest_first))})" if control else r"(\Z.)")
 
 
 def _unwritable(tokenizer: Tokenizer) -> re.Pattern[str] | None:

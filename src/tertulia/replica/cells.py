@@ -34,9 +34,6 @@ class Cells:
     def n_parked(self) -> int:
         return self.n_available - self.n_free
 
-    def length(self, sequence: int) -> int:
-        return len(self._held.get(sequence, ()))
-
     def n_busy_alone(self, sequence: int) -> int:
         """Cells that become available when this busy sequence goes."""
         return sum(1 for cell in self._held.get(sequence, ()) if self._busy_users[cell] == 1)

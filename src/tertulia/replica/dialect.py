@@ -9,6 +9,8 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from tertulia.core.types import Role
+
 TokenId = Annotated[int, Field(ge=0, strict=True)]
 StopString = Annotated[str, Field(min_length=1, max_length=256)]
 
@@ -87,6 +89,11 @@ class ChatMessage(BaseModel):
 
     role: Literal["system", "developer", "user", "assistant"]
     content: str | list[TextPart]
+
+    @property
+    def template_role(self) -> Role:
+        """`developer` is the newer name of `system`, which no template knows."""
+        return "system" if self.role == "developer" else self.role
 
     @property
     def text(self) -> str:

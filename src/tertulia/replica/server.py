@@ -17,6 +17,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tertulia import __version__
+from tertulia.core.types import PromptMessage
+from tertulia.replica.chat import ChatPrompts
 from tertulia.replica.description import Description
 from tertulia.replica.desk import Desk
 from tertulia.replica.dialect import (
@@ -36,7 +38,7 @@ from tertulia.replica.generation import Generation
 from tertulia.replica.metrics import ReplicaMetrics
 from tertulia.replica.model import Choice, Model
 from tertulia.replica.reply import ChatShape, CompletionShape, Labels, Reply, Shape, Wishes
-from tertulia.replica.template import ChatTemplate, Said, TemplateRefused
+from tertulia.template import Ending, TemplateRefused
 
 BODY_BYTES = 8_000_000  # a window of token ids as JSON is a few hundred kilobytes
 ID_CHARS = 256
@@ -47,13 +49,12 @@ ABORT_PREFIXES = ("cmpl-", "chatcmpl-", "generate-tokens-")
 class Served:
     """Everything a request needs."""
 
-    model_id: str
     description: Description
     model: Model
     engine: Engine
     desk: Desk
     metrics: ReplicaMetrics
-    template: ChatTemplate
+    prompts: ChatPrompts
     began_at: int
 
 
@@ -137,7 +138,7 @@ async def _abort(served: Served, request: Request) -> Response:
 
 async def _models(served: Served, _request: Request) -> Response:
     card = {
-        "id": served.model_id,
+        "id": served.description.served_id,
         "object": "model",
         "created": served.began_at,
         "owned_by": "tertulia",
@@ -164,7 +165,7 @@ async def _metrics(served: Served, _request: Request) -> Response:
 def _generation(
     served: Served, request: Request, body: SamplingBody, prompt: list[int], max_tokens: int
 ) -> Generation:
-    if body.model not in (None, served.model_id):
+    if body.model not in (None, served.description.served_id):
         raise _NotFound(f"The model `{body.model}` does not exist.")
     _check_ids(served, prompt, "prompt")
     window = served.model.limits.window_tokens
@@ -207,7 +208,9 @@ def _reply(served: Served, body: SamplingBody, generation: Generation, shape: Sh
         generation,
         shape,
         Labels(
-            id=f"{shape.prefix}{generation.id}", created=int(time.time()), model=served.model_id
+            id=f"{shape.prefix}{generation.id}",
+            created=int(time.time()),
+            model=served.description.served_id,
         ),
         Wishes(
             stream=bool(body.stream),
@@ -229,11 +232,10 @@ def _rendered(
     add_prompt: bool,
     continue_last: bool,
 ) -> list[int]:
-    ending = "continue" if continue_last else "answer" if add_prompt else "closed"
-    roles = {"developer": "system"}  # the newer name for the same thing
-    said = [Said(roles.get(message.role, message.role), message.text) for message in messages]
+    ending: Ending = "continue" if continue_last else "answer" if add_prompt else "closed"
+    said = [PromptMessage(message.template_role, message.text) for message in messages]
     try:
-        return served.template.render(said, ending)
+        return served.prompts.tokens(said, ending, served.model.encode)
     except TemplateRefused as error:
         raise BadRequest(f"messages: {error}", "messages") from None
 

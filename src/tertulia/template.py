@@ -6,11 +6,12 @@ of order, twice or not at all is refused.
 
 from __future__ import annotations
 
+import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 from jinja2.exceptions import SecurityError, TemplateError
 from jinja2.runtime import Context
@@ -19,6 +20,10 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tertulia.core.types import Role
 
 Roles = tuple[Role, ...]
+
+# What comes after the last message: the beginning of a reply, nothing because that message is to
+# be continued, or only its own end.
+Ending = Literal["answer", "continue", "closed"]
 
 # The longest template in wide use has 15,000 characters, most of them about tools.
 TEMPLATE_CHARS = 100_000
@@ -63,12 +68,12 @@ class ChatTemplate:
         for roles in _NEEDED_SHAPES:
             self.around(roles)
 
-    def _around(self, roles: Roles) -> tuple[str, ...]:
+    def _around(self, roles: Roles, ending: Ending = "answer") -> tuple[str, ...]:
         """The template's text around the contents of messages: one piece more than `roles`."""
         if not roles or len(roles) > MESSAGES:
             raise TemplateRefused(f"a prompt has 1 to {MESSAGES} messages, not {len(roles)}")
         marks = [f"{_BEFORE}{i}{_AFTER}" for i in range(len(roles))]
-        rest = self._rendered(roles, marks)
+        rest = self._rendered(roles, marks, ending)
         pieces: list[str] = []
         for role, mark in zip(roles, marks, strict=True):
             piece, found, rest = rest.partition(mark)
@@ -77,11 +82,13 @@ class ChatTemplate:
             pieces.append(piece)
         if _OPEN in rest or _CLOSE in rest:
             raise TemplateRefused("the chat template shows a text more than once")
+        if ending == "continue":
+            rest = ""
         # Most pieces are alike; kept once, a long conversation's shape is a row of references.
         known: dict[str, str] = {}
         return tuple(known.setdefault(piece, piece) for piece in (*pieces, rest))
 
-    def _rendered(self, roles: Roles, marks: Sequence[str]) -> str:
+    def _rendered(self, roles: Roles, marks: Sequence[str], ending: Ending) -> str:
         messages = [
             {"role": role, "content": mark} for role, mark in zip(roles, marks, strict=True)
         ]
@@ -91,7 +98,7 @@ class ChatTemplate:
             self._sandbox.steps_left = STEPS + STEPS_A_MESSAGE * len(roles)
             try:
                 parts = self._template.generate(
-                    messages=messages, add_generation_prompt=True, **self._tokens
+                    messages=messages, add_generation_prompt=ending == "answer", **self._tokens
                 )
                 return "".join(_at_most(parts, chars))
             except TemplateRefused:
@@ -99,6 +106,13 @@ class ChatTemplate:
             # A template is a program of somebody else: whatever it throws, it is refused.
             except Exception as error:
                 raise TemplateRefused(f"the chat template can't show {roles}: {error}") from error
+
+
+def control_splitter(control: Iterable[str]) -> re.Pattern[str]:
+    """Splits a template's text at its control tokens: plain, control, plain and so on."""
+    # The longest first, so that a token which begins with another one is seen whole.
+    longest_first = sorted(control, key=len, reverse=True)
+    return re.compile(f"({'|'.join(map(re.escape, longest_first))})" if longest_first else r"(\Z.)")
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
