@@ -7,7 +7,6 @@ Times are seconds of the store's own clock; a back end never compares another ma
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from tertulia.core.types import (
@@ -15,6 +14,7 @@ from tertulia.core.types import (
     ApiKey,
     Append,
     BranchMessage,
+    Chunk,
     Conversation,
     Entry,
     Fenced,
@@ -322,14 +322,6 @@ class Replicas(Protocol):
     async def abort(self, replica: str, request_id: str) -> None: ...
     async def changed(self, *, timeout_s: float) -> None:
         """Returns when a replica came, went or freed room, or after `timeout_s`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """A piece of a rendered template: `control` text may hold control tokens, `text` never does."""
-
-    kind: Literal["control", "text"]
-    text: str
 
 
 class Vocabulary(Protocol):

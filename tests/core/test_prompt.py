@@ -14,7 +14,7 @@ from tertulia.core.prompt import (
     prompt_messages,
     splice_ids,
 )
-from tertulia.core.types import BranchMessage, PromptMessage, Role, Status, TokenIds
+from tertulia.core.types import BranchMessage, Chunk, PromptMessage, Role, Status, TokenIds
 
 MADE_OF = 3  # tokens of template for each message
 
@@ -196,11 +196,11 @@ def letters(text: str) -> TokenIds:
 
 
 def spliced(messages: Sequence[PromptMessage]) -> TokenIds:
-    pieces: list[tuple[bool, str]] = [(False, "<")]
+    chunks = [Chunk("control", "<")]
     for said in messages:
-        pieces += [(True, said.content), (False, ">")]
+        chunks += [Chunk("text", said.content), Chunk("control", ">")]
     return splice_ids(
-        pieces,
+        chunks,
         messages,
         tokenizer="t",
         encode=letters,
@@ -208,7 +208,7 @@ def spliced(messages: Sequence[PromptMessage]) -> TokenIds:
     )
 
 
-def test_template_pieces_are_control_and_contents_are_text() -> None:
+def test_a_templates_chunks_are_control_and_contents_are_text() -> None:
     assert spliced([PromptMessage("user", "<")]) == (-60, 60, -62)
 
 
@@ -226,7 +226,7 @@ def test_a_reply_keeps_its_own_tokens_if_this_tokenizer_made_them(
 def test_contents_in_another_order_than_the_template_shows_are_our_mistake() -> None:
     with pytest.raises(AssertionError, match="in order, verbatim"):
         splice_ids(
-            [(True, "b")],
+            [Chunk("text", "b")],
             [PromptMessage("user", "a")],
             tokenizer="t",
             encode=letters,

@@ -24,6 +24,7 @@ from tertulia.backends.clock import SystemClock, SystemIds
 from tertulia.backends.memory import MemoryBackend
 from tertulia.core.plans import Plan
 from tertulia.core.types import (
+    Chunk,
     GenerateRequest,
     Limits,
     ModelState,
@@ -39,7 +40,6 @@ from tertulia.gateway.app import create_app
 from tertulia.gateway.desk import Desk, GatewayRules
 from tertulia.gateway.patience import PatientHttp
 from tertulia.gateway.streams import OpenStreams
-from tertulia.ports import Chunk
 from tertulia.worker.desk import WorkerDesk, WorkerRules
 from tertulia.worker.loop import Worker
 

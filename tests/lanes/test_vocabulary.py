@@ -17,7 +17,7 @@ from tertulia.backends.vocabulary import ModelVocabulary, VocabularyBroken, load
 from tertulia.core.types import PromptMessage, Role, TokenIds
 from tertulia.ports import Vocabulary
 from tertulia.template import ChatTemplate, TemplateRefused
-from tertulia.worker.prompting import prompt_ids
+from tertulia.worker.context import prompt_ids
 
 ROOT = Path(__file__).parents[2]
 MODELS_DIR = Path(os.environ.get("TERTULIA_MODELS_DIR", ROOT / ".tertulia" / "models"))
@@ -187,7 +187,7 @@ def test_ids_are_the_same_in_every_process_and_locale() -> None:
         "import sys; from pathlib import Path\n"
         "from tertulia.backends.vocabulary import load_vocabulary\n"
         "from tertulia.core.types import PromptMessage\n"
-        "from tertulia.worker.prompting import prompt_ids\n"
+        "from tertulia.worker.context import prompt_ids\n"
         "text = Path(sys.argv[1]).read_text(encoding='utf-8')\n"
         "messages = [PromptMessage('system', 'ı İ ß'), PromptMessage('user', text)]\n"
         "vocabulary = load_vocabulary(Path(sys.argv[2]))\n"

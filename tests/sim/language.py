@@ -13,8 +13,7 @@ from functools import lru_cache
 from typing import Final
 
 from tertulia.core.turn import pack_ids
-from tertulia.core.types import PromptMessage, TokenIds, Unit
-from tertulia.ports import Chunk
+from tertulia.core.types import Chunk, PromptMessage, TokenIds, Unit
 
 SERVED: Final = "fake-1"
 SYSTEM, USER, ASSISTANT, END, EOS = 1, 2, 3, 4, 5

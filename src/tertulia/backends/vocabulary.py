@@ -19,8 +19,7 @@ from typing import Any
 from tokenizers import Tokenizer
 from tokenizers.pre_tokenizers import ByteLevel
 
-from tertulia.core.types import PromptMessage, Role, TokenIds
-from tertulia.ports import Chunk
+from tertulia.core.types import Chunk, PromptMessage, Role, TokenIds
 from tertulia.template import ChatTemplate, TemplateRefused, control_splitter
 
 # Template pieces repeat: a handful for each model, a few more for odd orders of roles.

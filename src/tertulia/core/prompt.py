@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tertulia.core.types import BranchMessage, PromptMessage, Status, TokenIds
+from tertulia.core.types import BranchMessage, Chunk, PromptMessage, Status, TokenIds
 
 # Between two user messages that share a turn because the first one was never answered.
 _JOINT = "\n\n"
@@ -108,28 +108,28 @@ def prompt_messages(
 
 
 def splice_ids(
-    pieces: Sequence[tuple[bool, str]],
+    chunks: Sequence[Chunk],
     messages: Sequence[PromptMessage],
     *,
     tokenizer: str,
     encode: Callable[[str], TokenIds],
     encode_control: Callable[[str], TokenIds],
 ) -> TokenIds:
-    """The prompt's token ids: template pieces with control tokens, texts without.
+    """The prompt's token ids: the template's chunks with control tokens, texts without.
 
-    `pieces` are (is_text, text) in template order, the texts being those of `messages` in order.
+    `chunks` are in template order, the texts among them being those of `messages` in order.
     A reply keeps the very tokens it was generated as, if this tokenizer made them.
     """
     ids: list[int] = []
     contents = iter(messages)
-    for is_text, text in pieces:
-        if not is_text:
-            ids.extend(encode_control(text))
+    for chunk in chunks:
+        if chunk.kind == "control":
+            ids.extend(encode_control(chunk.text))
             continue
         message = next(contents)
-        assert message.content == text, "the template shows messages in order, verbatim"
+        assert message.content == chunk.text, "the template shows messages in order, verbatim"
         if message.ids is not None and message.tokenizer == tokenizer:
             ids.extend(message.ids)
         else:
-            ids.extend(encode(text))
+            ids.extend(encode(chunk.text))
     return tuple(ids)

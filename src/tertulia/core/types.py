@@ -93,6 +93,14 @@ class PromptMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class Chunk:
+    """A piece of a rendered template: `control` text may hold control tokens, `text` never does."""
+
+    kind: Literal["control", "text"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
     """One stored message. `tokens` was counted once, with the vocabulary named by `tokenizer`.
 

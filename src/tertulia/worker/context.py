@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tertulia.core.prompt import choose_context, exchanges_of, prompt_messages
+from tertulia.core.prompt import choose_context, exchanges_of, prompt_messages, splice_ids
 from tertulia.core.types import BranchMessage, PromptMessage, TokenIds, Turn
 from tertulia.ports import Vocabulary
 from tertulia.worker.desk import WorkerDesk
 from tertulia.worker.pen import Superseded
-from tertulia.worker.prompting import prompt_ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +38,17 @@ async def build_prompt(desk: WorkerDesk, turn: Turn, vocabulary: Vocabulary) -> 
     if answer_tokens < turn.answer_tokens:
         notices += ("answer_capped",)
     return Prompt(ids, answer_tokens, notices)
+
+
+def prompt_ids(vocabulary: Vocabulary, messages: Sequence[PromptMessage]) -> TokenIds:
+    """The ids to send to a replica; ValueError if the template can't show roles in this order."""
+    return splice_ids(
+        vocabulary.render(messages),
+        messages,
+        tokenizer=vocabulary.name,
+        encode=vocabulary.encode,
+        encode_control=vocabulary.encode_control,
+    )
 
 
 async def _kept_messages(
