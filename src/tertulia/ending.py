@@ -83,6 +83,7 @@ def outcome_of(
     finish: Finish | None,
     failure: Failure | None,
     tokenizer: str,
+    cached_tokens: int = 0,
 ) -> Outcome:
     """What a turn costs and keeps when it is ended with the log `entries`.
 
@@ -93,8 +94,12 @@ def outcome_of(
     if refusal is not None:
         status, finish, failure = Status.REFUSED, Finish.REFUSED, None
     ids = ids_so_far(entries)
-    started = turn.request_id is not None
-    usage = Usage(input=turn.prompt_tokens if started else 0, output=len(ids))
+    asked = turn.request_id is not None
+    usage = Usage(
+        input=turn.prompt_tokens if asked else 0,
+        cached=min(cached_tokens, turn.prompt_tokens),
+        output=len(ids),
+    )
     missing_meta = 0 if entries else 1
     return Outcome(
         status=status,

@@ -9,37 +9,26 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tertulia.core.placement import Choice, choose_model
-from tertulia.core.quota import charge
+from tertulia.core.quota import lane_of
 from tertulia.core.turn import meta_entry, pause_entry, refusal_entry
 from tertulia.core.types import (
     Failure,
     Finish,
     GenerateRequest,
     ModelState,
-    Outcome,
     Reason,
     Refusal,
     Status,
     TokenIds,
     Turn,
-    Usage,
 )
-from tertulia.ending import closing_entries, refusal_of
+from tertulia.ending import closing_entries, outcome_of, refusal_of
 from tertulia.ports import ReplicaLost, ReplicaRefused, Vocabulary
 from tertulia.worker.context import Prompt, build_prompt
 from tertulia.worker.desk import WorkerDesk
+from tertulia.worker.failures import INTERRUPTED, NO_REPLICA, REPLICA_LOST, REPLICA_REFUSED
 from tertulia.worker.pen import Pen, Superseded
 from tertulia.worker.speak import Spoken, speak
-
-_NO_REPLICA = Failure(
-    "replica_unavailable", "No model can answer at the moment. Please try again.", True, 5
-)
-_INTERRUPTED = Failure(
-    "interrupted", "The answer was interrupted and could not be continued.", True
-)
-_BROKEN = Failure(
-    "replica_lost", "The answer broke off and could not be continued. Please try again.", True
-)
 
 # Ends from outside that are nobody's wish: such a turn may be run again under its key.
 _FAILS = frozenset(("stale", "internal"))
@@ -65,9 +54,7 @@ async def _answer(desk: WorkerDesk, pen: Pen) -> None:
     if begun.replica is not None and begun.request_id is not None:
         # The last holder's sequence may still run: end it before its successor begins (F-22).
         await desk.replicas.abort(begun.replica, begun.request_id)
-    refusal = refusal_of(pen.entries)
-    if refusal is not None:
-        pen.turn = replace(begun, refusal=refusal)
+    if refusal_of(pen.entries) is not None:
         await _finish(desk, pen, Status.REFUSED, finish=Finish.REFUSED)
         return
     if begun.stop_reason is not None:
@@ -75,7 +62,7 @@ async def _answer(desk: WorkerDesk, pen: Pen) -> None:
         return
     choice = await _choose(desk, pen.turn)
     if choice is None:
-        await _finish(desk, pen, Status.FAILED, failure=_NO_REPLICA)
+        await _finish(desk, pen, Status.FAILED, failure=NO_REPLICA)
         return
     vocabulary = desk.vocabulary(choice.model.served)
     prompt = await build_prompt(desk, pen.turn, vocabulary)
@@ -108,7 +95,7 @@ async def _answer(desk: WorkerDesk, pen: Pen) -> None:
 async def _end_what_was_stopped(desk: WorkerDesk, pen: Pen, why: str) -> None:
     """The stopper died before its finish: the turn ends as it meant, and says nothing more."""
     if why in _FAILS:
-        await _finish(desk, pen, Status.FAILED, failure=_INTERRUPTED)
+        await _finish(desk, pen, Status.FAILED, failure=INTERRUPTED)
     else:
         finish = Finish.ABANDONED if why == "abandoned" else Finish.STOPPED
         await _finish(desk, pen, Status.STOPPED, finish=finish)
@@ -162,7 +149,7 @@ async def _speak_to_the_end(
         replica = desk.replicas.pick(served)
         if replica is None:
             if desk.clock.now() >= until:
-                return _NO_REPLICA if not pen.ids else _BROKEN
+                return NO_REPLICA if not pen.ids else REPLICA_LOST
             await desk.replicas.changed(timeout_s=0.5)
             continue
         tries += 1
@@ -178,16 +165,14 @@ async def _speak_to_the_end(
             # What was refused was never read: a turn that nobody took costs nothing.
             pen.turn = before
             if refused.status not in (429, 503):
-                return Failure(
-                    "replica_refused", "The model can't answer this. Please rephrase.", False
-                )
+                return REPLICA_REFUSED
             if desk.clock.now() >= until:
-                return _NO_REPLICA
+                return NO_REPLICA
             await desk.clock.sleep(min(refused.retry_after_s or 0.2, 2.0))
         except ReplicaLost:
             losses = 1 if len(pen.ids) > said_before else losses + 1
             if losses > desk.rules.continuations:
-                return _BROKEN
+                return REPLICA_LOST
             until = desk.clock.now() + desk.rules.replica_wait_s
             if pen.entries[-1].kind == "delta":
                 await pen.write(pause_entry(pen.next_seq))
@@ -213,7 +198,7 @@ def _request(pen: Pen, served: str, prompt: TokenIds, left: int, tries: int) -> 
         prompt=prompt + tuple(pen.ids),
         max_tokens=left,
         sampling=turn.sampling,
-        priority=0 if turn.plan != "free" else 10,
+        priority=lane_of(turn.plan),
         cache_salt=turn.owner,
     )
 
@@ -239,8 +224,7 @@ async def _note(
 
 
 async def _refuse(desk: WorkerDesk, pen: Pen, refusal: Refusal, cached_tokens: int) -> None:
-    pen.turn = replace(pen.turn, refusal=refusal)
-    await pen.write(refusal_entry(pen.next_seq, pen.turn))
+    await pen.write(refusal_entry(pen.next_seq, replace(pen.turn, refusal=refusal)))
     await _finish(desk, pen, Status.REFUSED, finish=Finish.REFUSED, cached_tokens=cached_tokens)
 
 
@@ -254,36 +238,25 @@ async def _finish(
     cached_tokens: int = 0,
 ) -> None:
     """One transaction ends and settles the turn; only then the log says so."""
-    turn = pen.turn
-    asked = turn.request_id is not None
-    usage = Usage(
-        input=turn.prompt_tokens if asked else 0,
-        cached=min(cached_tokens, turn.prompt_tokens),
-        output=len(pen.ids),
-    )
-    ended = replace(
+    turn, entries = pen.turn, tuple(pen.entries)
+    outcome = outcome_of(
         turn,
-        status=status,
-        finish=finish,
-        failure=failure,
-        usage=usage,
-        charged=charge(usage, reserved=turn.reserved),
-    )
-    closing = closing_entries(ended, tuple(pen.entries))
-    outcome = Outcome(
-        status=status,
+        entries,
         attempt=turn.attempt,
+        status=status,
         finish=finish,
-        text=pen.text,
-        usage=usage,
-        charged=ended.charged,
-        last_event_id=closing[-1].seq,
-        ids=tuple(pen.ids),
-        tokenizer=desk.vocabulary(turn.model).name if turn.model else "",
-        notices=turn.notices,
-        refusal=turn.refusal,
         failure=failure,
+        cached_tokens=cached_tokens,
+        tokenizer=desk.vocabulary(turn.model).name if turn.model else "",
     )
     if not await desk.turns.finish(turn.reply_id, turn.epoch, outcome):
         raise Superseded
-    await pen.write(*closing)
+    ended = replace(
+        turn,
+        status=outcome.status,
+        finish=outcome.finish,
+        failure=outcome.failure,
+        usage=outcome.usage,
+        charged=outcome.charged,
+    )
+    await pen.write(*closing_entries(ended, entries))

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import structlog
 
-from tertulia.core.types import Failure, Finish
+from tertulia.core.types import Finish
 from tertulia.ending import end_turn
 from tertulia.ports import StoreUnavailable
 from tertulia.worker.desk import WorkerDesk
+from tertulia.worker.failures import INTERRUPTED, WAITED_TOO_LONG
 
 _log = structlog.get_logger(__name__)
-
-_INTERRUPTED = Failure(
-    "interrupted", "The answer was interrupted and could not be continued.", True
-)
-_WAITED = Failure("busy", "There was no room for this message. Please try again.", True, 10)
 
 # Old logs are dropped this often: their life is minutes, and the scan touches an index.
 _DROP_EVERY_S = 30.0
@@ -45,5 +41,5 @@ async def sweep_turns(desk: WorkerDesk) -> None:
         await end_turn(desk.ending, turn, why="abandoned", finish=Finish.ABANDONED)
     rules = desk.rules
     for turn in await desk.queue.stale(held_age_s=rules.stale_s, queued_age_s=rules.queued_s):
-        failure = _INTERRUPTED if turn.model is not None else _WAITED
+        failure = INTERRUPTED if turn.model is not None else WAITED_TOO_LONG
         await end_turn(desk.ending, turn, why="stale", failure=failure)

@@ -9,16 +9,15 @@ import asyncio
 
 import structlog
 
-from tertulia.core.types import Failure, Turn
+from tertulia.core.types import Turn
 from tertulia.ending import end_turn
 from tertulia.ports import StoreUnavailable
 from tertulia.worker.answer import answer_turn
 from tertulia.worker.chores import do_chores
 from tertulia.worker.desk import WorkerDesk
+from tertulia.worker.failures import INTERNAL
 
 _log = structlog.get_logger(__name__)
-
-_INTERNAL = Failure("internal", "Something went wrong on our side. Please try again.", True)
 
 Held = tuple[str, int]
 
@@ -74,7 +73,7 @@ class Worker:
             await answer_turn(self._desk, turn)
         except StoreUnavailable:
             _log.warning("answer_interrupted", reply=turn.reply_id, cause="store_unavailable")
-        except Exception:  # noqa: BLE001 - the border of one turn; it is logged and ended
+        except Exception:  # noqa: BLE001  # the border of one turn; it is logged and ended
             # A fault of ours would meet the same turn at each claim: end it, and say so once.
             _log.exception("answer_failed", reply=turn.reply_id)
             await self._fail(turn)
@@ -83,7 +82,7 @@ class Worker:
 
     async def _fail(self, turn: Turn) -> None:
         try:
-            await end_turn(self._desk.ending, turn, why="internal", failure=_INTERNAL)
+            await end_turn(self._desk.ending, turn, why="internal", failure=INTERNAL)
         except StoreUnavailable:
             _log.warning("end_interrupted", reply=turn.reply_id)
 
