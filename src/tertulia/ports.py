@@ -30,6 +30,7 @@ from tertulia.core.types import (
     Reason,
     Said,
     Session,
+    Spent,
     TokenIds,
     Turn,
     User,
@@ -276,8 +277,7 @@ class Accounts(Protocol):
     async def by_name(self, name: str) -> User | None: ...
     async def change(self, user_id: str, changes: Mapping[str, Any]) -> User | None: ...
     async def count(self) -> int: ...
-    async def spent(self, user_id: str) -> tuple[int, int, tuple[str, ...], float]:
-        """(settled tokens of today, reserved tokens, reply ids of open turns, end of the day)."""
+    async def spent(self, user_id: str) -> Spent: ...
 
 
 class Credentials(Protocol):

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tertulia.core.types import ApiKey, Session
+from tertulia.core.types import ApiKey, Session, Spent
 from tests.conformance.world import (
     START,
     Backend,
@@ -57,10 +57,10 @@ async def test_what_is_spent_is_of_today(backend: Backend, clock: ManualClock) -
     midnight = START - START % 86_400 + 86_400
     await answered(backend, stateless(1), charged=150)
     await admitted(backend, stateless(2))
-    assert await backend.accounts.spent("ana") == (150, 300, ("m_r2",), midnight)
+    assert await backend.accounts.spent("ana") == Spent(150, 300, ("m_r2",), midnight)
     clock.seconds = midnight
-    assert await backend.accounts.spent("ana") == (0, 300, ("m_r2",), midnight + 86_400)
-    assert await backend.accounts.spent("ben") == (0, 0, (), midnight + 86_400)
+    assert await backend.accounts.spent("ana") == Spent(0, 300, ("m_r2",), midnight + 86_400)
+    assert await backend.accounts.spent("ben") == Spent(0, 0, (), midnight + 86_400)
 
 
 async def test_open_replies_are_named_oldest_first(backend: Backend, clock: ManualClock) -> None:
@@ -68,7 +68,7 @@ async def test_open_replies_are_named_oldest_first(backend: Backend, clock: Manu
         await admitted(backend, stateless(n))
         clock.pass_(1)
     await claimed(backend)
-    assert (await backend.accounts.spent("ana"))[2] == ("m_r3", "m_r1", "m_r2")
+    assert (await backend.accounts.spent("ana")).running == ("m_r3", "m_r1", "m_r2")
 
 
 async def test_a_session_lasts_until_its_end(backend: Backend, clock: ManualClock) -> None:

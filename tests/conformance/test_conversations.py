@@ -21,6 +21,7 @@ from tests.conformance.world import (
     entries,
     message,
     note,
+    used_and_held,
 )
 
 pytestmark = pytest.mark.anyio
@@ -211,14 +212,14 @@ async def test_deleting_reaches_everything_but_the_numbers(
     assert ids(await listed(backend)) == ["c_2"]
     assert ids(await listed(backend, query="question 1")) == []
     # A reply that was running may have cost its reservation; numbers stay, words do not.
-    assert (await backend.accounts.spent("ana"))[:3] == (150 + 150 + 300, 0, ())
+    assert await used_and_held(backend, "ana") == (150 + 150 + 300, 0, ())
 
 
 async def test_a_turn_that_nobody_had_claimed_is_deleted_for_nothing(backend: Backend) -> None:
     await conversation(backend)
     await admitted(backend, message(1))
     await backend.conversations.delete("ana", "c_1")
-    assert (await backend.accounts.spent("ana"))[:3] == (0, 0, ())
+    assert await used_and_held(backend, "ana") == (0, 0, ())
 
 
 async def test_no_late_writer_brings_a_deleted_conversation_back(backend: Backend) -> None:

@@ -312,8 +312,8 @@ async def _everything(store: Backend) -> object:
     found: list[object] = []
     for owner in OWNERS:
         spent = await store.accounts.spent(owner)
-        assert spent[0] + spent[1] <= LIMITS.tokens_per_day
-        assert len(spent[2]) <= LIMITS.replies_running
+        assert spent.used_today + spent.reserved <= LIMITS.tokens_per_day
+        assert len(spent.running) <= LIMITS.replies_running
         found.append(spent)
         for archived in (False, True):
             for query in ("", "question 1", "answer"):

@@ -224,7 +224,7 @@ async def test_a_step_that_fails_harms_no_other_of_its_group(store: SqliteBacken
         return_exceptions=True,
     )
     assert [type(answer).__name__ for answer in answers] == ["Admitted", "ValueError", "Admitted"]
-    assert (await store.accounts.spent("ana"))[2] == ("m_r1", "m_r2", "m_r4")
+    assert (await store.accounts.spent("ana")).running == ("m_r1", "m_r2", "m_r4")
 
 
 async def test_a_step_that_fails_halfway_leaves_nothing(store: SqliteBackend) -> None:

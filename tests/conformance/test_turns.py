@@ -40,6 +40,7 @@ from tests.conformance.world import (
     refused,
     regenerate,
     stateless,
+    used_and_held,
 )
 
 pytestmark = pytest.mark.anyio
@@ -131,7 +132,7 @@ async def test_a_hundred_racing_duplicates_begin_one_turn(backend: Backend) -> N
     page = await backend.messages.page("ana", "c_1", before=None, limit=10)
     assert page is not None
     assert len(page.items) == 2
-    assert (await backend.accounts.spent("ana"))[1] == 300
+    assert (await backend.accounts.spent("ana")).reserved == 300
 
 
 @pytest.mark.parametrize(
@@ -264,7 +265,7 @@ async def test_reservations_of_open_turns_count_against_the_budget(backend: Back
     await admitted(backend, stateless(1), limits)
     await admitted(backend, stateless(2), limits)
     assert isinstance(await backend.turns.admit(stateless(3), limits), BudgetExhausted)
-    assert (await backend.accounts.spent("ana"))[:3] == (0, 600, ("m_r1", "m_r2"))
+    assert await used_and_held(backend, "ana") == (0, 600, ("m_r1", "m_r2"))
 
 
 async def test_an_answer_is_capped_by_what_is_left_and_says_so(backend: Backend) -> None:
@@ -303,7 +304,7 @@ async def test_a_refused_message_is_stored_final_and_costs_nothing(backend: Back
         Finish.REFUSED,
         "Question 1",
     )
-    assert (await backend.accounts.spent("ana"))[:3] == (0, 0, ())
+    assert await used_and_held(backend, "ana") == (0, 0, ())
     assert turn == await backend.turns.find("ana", "m_r1")
 
 
@@ -342,7 +343,7 @@ async def test_finishing_writes_turn_reply_and_settlement_together(
     assert (reply.tokenizer, reply.status, reply.model) == ("small", Status.COMPLETED, "small-1")
     assert (reply.reason, reply.finish) == (Reason.AUTO, Finish.STOP)
     assert (reply.notices, reply.last_event_id) == (turn.notices, 4)
-    assert (await backend.accounts.spent("ana"))[:3] == (150, 0, ())
+    assert await used_and_held(backend, "ana") == (150, 0, ())
     kept = await backend.conversations.get("ana", "c_1")
     assert kept is not None
     assert (kept.active_message_id, kept.head_message_id) == (None, "m_r1")
@@ -363,7 +364,7 @@ async def test_a_turn_finishes_once(backend: Backend) -> None:
     turn = await backend.turns.find("ana", "m_r1")
     assert turn is not None
     assert (turn.text, turn.charged) == (f"{won}", won)
-    assert (await backend.accounts.spent("ana"))[0] == won
+    assert (await backend.accounts.spent("ana")).used_today == won
 
 
 async def test_an_older_epoch_can_neither_note_nor_finish(
@@ -458,7 +459,7 @@ async def test_a_failed_turn_runs_again_under_its_key_with_its_ids(
     view = await backend.log.read("m_r1", 0)
     assert view is not None
     assert (view.attempt, view.last) == (2, 0)
-    assert (await backend.accounts.spent("ana"))[:3] == (40, 600, ("m_r1",))
+    assert await used_and_held(backend, "ana") == (40, 600, ("m_r1",))
 
 
 async def test_the_old_owner_of_a_turn_that_runs_again_can_write_nothing(backend: Backend) -> None:
@@ -473,7 +474,7 @@ async def test_the_old_owner_of_a_turn_that_runs_again_can_write_nothing(backend
     assert fenced is not None
     assert (fenced.attempt, fenced.entries) == (2, ())
     assert await backend.turns.finish("m_r1", held.epoch, completed(attempt=2))
-    assert (await backend.accounts.spent("ana"))[0] == 190
+    assert (await backend.accounts.spent("ana")).used_today == 190
 
 
 async def test_a_failed_turn_needs_the_same_body_and_a_budget_to_run_again(

@@ -182,6 +182,12 @@ async def note(
     )
 
 
+async def used_and_held(backend: Backend, owner: str) -> tuple[int, int, tuple[str, ...]]:
+    """What the owner has settled today, what is reserved, and for which open replies."""
+    spent = await backend.accounts.spent(owner)
+    return spent.used_today, spent.reserved, spent.running
+
+
 def completed(*, text: str = "Answer", charged: int = 150, **more: Any) -> Outcome:
     outcome = Outcome(
         status=Status.COMPLETED,

@@ -11,7 +11,8 @@ from tertulia.core.types import BudgetExhausted, Limits, Spent, TooManyRunning, 
 tokens = st.integers(0, 100_000)
 answers = st.integers(1, 100_000)
 limits = st.builds(Limits, tokens, st.integers(0, 5), st.integers(1, 500))
-spents = st.builds(Spent, tokens, tokens, st.integers(0, 6), st.just(86_400.0))
+running = st.lists(st.just("m_r"), max_size=6).map(tuple)
+spents = st.builds(Spent, tokens, tokens, running, st.just(86_400.0))
 
 
 @given(spents, limits, tokens, answers)
@@ -25,7 +26,7 @@ def test_a_reservation_never_passes_the_limit_nor_what_was_asked(
     assert given_.tokens == prompt + given_.answer_tokens
     assert min(answer, limit.min_answer_tokens) <= given_.answer_tokens <= answer
     assert given_.capped == (given_.answer_tokens < answer)
-    assert spent.running < limit.replies_running
+    assert len(spent.running) < limit.replies_running
 
 
 @given(spents, limits, tokens, answers)
@@ -34,7 +35,7 @@ def test_a_turn_is_refused_only_when_not_even_the_shortest_answer_fits(
 ) -> None:
     given_ = reserve(spent, limit, prompt_tokens=prompt, answer_tokens=answer)
     if isinstance(given_, TooManyRunning):
-        assert spent.running >= limit.replies_running == given_.limit
+        assert len(spent.running) >= limit.replies_running == given_.limit
     if isinstance(given_, BudgetExhausted):
         assert given_.needed == prompt + min(answer, limit.min_answer_tokens)
         assert given_.needed > given_.remaining >= 0
@@ -47,7 +48,7 @@ def test_what_is_settled_and_reserved_together_never_passes_the_limit(
 ) -> None:
     used, held = 0, list[int]()
     for prompt, answer, share in asked:
-        spent = Spent(used, sum(held), len(held), 86_400.0)
+        spent = Spent(used, sum(held), ("m_r",) * len(held), 86_400.0)
         given_ = reserve(spent, limit, prompt_tokens=prompt, answer_tokens=answer)
         if isinstance(given_, Reservation):
             held.append(given_.tokens)

@@ -59,8 +59,8 @@ class Witness:
         limits = self.climate.plans[turn.plan].limits
         if spent.used_today + spent.reserved > limits.tokens_per_day:
             self.report("C7", f"{turn.owner} was admitted beyond the limit: {spent}")
-        if spent.running > limits.replies_running:
-            self.report("C10", f"{turn.owner} runs {spent.running} replies")
+        if len(spent.running) > limits.replies_running:
+            self.report("C10", f"{turn.owner} runs {len(spent.running)} replies")
 
     def _turns_finish(self, reply_id: str, epoch: int, outcome: Outcome, *, answer: bool) -> None:
         if answer:

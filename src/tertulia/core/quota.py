@@ -29,7 +29,7 @@ def reserve(
     """Prompt and answer against what is left today; the answer shrinks before it is refused."""
     assert prompt_tokens >= 0, prompt_tokens
     assert answer_tokens > 0, answer_tokens
-    if spent.running >= limits.replies_running:
+    if len(spent.running) >= limits.replies_running:
         return TooManyRunning(limits.replies_running)
     left = max(0, limits.tokens_per_day - spent.used_today - spent.reserved)
     needed = prompt_tokens + min(answer_tokens, limits.min_answer_tokens)

@@ -361,12 +361,13 @@ class Spent:
     """What an owner has used and holds now: the input of every budget decision.
 
     `used_today` are settled tokens of the current UTC day, `reserved` those of open turns,
-    `running` counts open turns; `day_ends_at` is the next UTC midnight, store's clock.
+    `running` are the reply ids of open turns, oldest first; `day_ends_at` is the next UTC midnight,
+    store's clock.
     """
 
     used_today: int
     reserved: int
-    running: int
+    running: tuple[str, ...]
     day_ends_at: float
 
 

@@ -49,19 +49,19 @@ async def me(caller: Asking, front: AtFront) -> JSONResponse:
     """The user, the plan, what is left of each budget, and which replies are running."""
     desk, user = front.desk, caller.user
     plan = desk.plans[user.plan]
-    settled, reserved, running, day_ends_at = await desk.accounts.spent(user.id)
+    spent = await desk.accounts.spent(user.id)
     limits = plan.limits
     budgets = [
         {
             "name": "tokens_per_day",
             "limit": limits.tokens_per_day,
-            "remaining": max(0, limits.tokens_per_day - settled - reserved),
-            "resetAt": rfc3339(day_ends_at),
+            "remaining": max(0, limits.tokens_per_day - spent.used_today - spent.reserved),
+            "resetAt": rfc3339(spent.day_ends_at),
         },
         {
             "name": "replies_running",
             "limit": limits.replies_running,
-            "remaining": max(0, limits.replies_running - len(running)),
+            "remaining": max(0, limits.replies_running - len(spent.running)),
             "resetAt": None,
         },
     ]
@@ -72,7 +72,7 @@ async def me(caller: Asking, front: AtFront) -> JSONResponse:
             "role": user.role,
             "plan": user.plan,
             "budgets": budgets,
-            "running": list(running),
+            "running": list(spent.running),
             "limits": {
                 "messageTokens": _message_tokens(desk, user),
                 "messageBytes": desk.rules.message_bytes,
@@ -139,8 +139,8 @@ async def end_everything(front: Front, user: User) -> None:
     """Closes a user's sessions and stops every running reply; open streams end within seconds."""
     desk = front.desk
     await desk.credentials.close_sessions(user_id=user.id)
-    _, _, running, _ = await desk.accounts.spent(user.id)
-    for reply_id in running:
+    spent = await desk.accounts.spent(user.id)
+    for reply_id in spent.running:
         await stop_reply(desk, user.id, reply_id, "stopped")
 
 

@@ -133,8 +133,8 @@ def conversation_json(conversation: Conversation) -> dict[str, Any]:
 
 async def _stop_replies(desk: Desk, owner: str, conversation_id: str) -> None:
     """Frees the engine at once. A reply admitted in between ends at its worker's next write."""
-    _, _, running, _ = await desk.accounts.spent(owner)
-    for reply_id in running:
+    spent = await desk.accounts.spent(owner)
+    for reply_id in spent.running:
         turn = await desk.turns.find(owner, reply_id)
         if turn is not None and turn.conversation_id == conversation_id:
             await stop_reply(desk, owner, reply_id, "deleted")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from tertulia.backends.memory.store import MemoryStore
-from tertulia.core.types import User
+from tertulia.core.types import Spent, User
 
 CHANGEABLE: Final = frozenset({"role", "plan", "password_hash", "disabled"})
 
@@ -50,11 +50,6 @@ class MemoryAccounts:
         """How many users there are."""
         return len(self._store.users)
 
-    async def spent(self, user_id: str) -> tuple[int, int, tuple[str, ...], float]:
-        """What `admit` would look at: settled today, reserved, open replies, end of the day."""
-        spent = self._store.spent(user_id, self._store.clock.now())
-        running = sorted(
-            (turn.created_at, turn.reply_id) for turn in self._store.open_turns(owner=user_id)
-        )
-        replies = tuple(reply_id for _, reply_id in running)
-        return spent.used_today, spent.reserved, replies, spent.day_ends_at
+    async def spent(self, user_id: str) -> Spent:
+        """What `admit` would look at."""
+        return self._store.spent(user_id, self._store.clock.now())

@@ -98,8 +98,11 @@ class MemoryStore:
         """What the owner has used today and holds now."""
         day, day_ends_at = day_of(now)
         used = self.used.get((owner, day), 0)
-        running = list(self.open_turns(owner=owner))
-        return Spent(used, sum(turn.reserved for turn in running), len(running), day_ends_at)
+        running = sorted(
+            self.open_turns(owner=owner), key=lambda turn: (turn.created_at, turn.reply_id)
+        )
+        reserved = sum(turn.reserved for turn in running)
+        return Spent(used, reserved, tuple(turn.reply_id for turn in running), day_ends_at)
 
     def settle(self, turn: Turn, charged: int, now: float) -> None:
         """Writes what an ended run cost; a second settlement of the same run is our mistake."""

@@ -12,7 +12,7 @@ from tertulia.backends.sqlite.readers import Readers
 from tertulia.backends.sqlite.rows import user_of, user_values
 from tertulia.backends.sqlite.turns import spent_of
 from tertulia.backends.sqlite.writer import Writer
-from tertulia.core.types import User
+from tertulia.core.types import Spent, User
 from tertulia.ports import Clock
 
 SQL: Final = statements("accounts")
@@ -70,11 +70,10 @@ class SqliteAccounts:
         row = await self._readers.ask(lambda database: database.execute(SQL["count"]).fetchone())
         return int(row[0])
 
-    async def spent(self, user_id: str) -> tuple[int, int, tuple[str, ...], float]:
-        """What `admit` would look at: settled today, reserved, open replies, end of the day."""
+    async def spent(self, user_id: str) -> Spent:
+        """What `admit` would look at."""
         now = self._clock.now()
-        spent, replies = await self._readers.ask(lambda database: spent_of(database, user_id, now))
-        return spent.used_today, spent.reserved, replies, spent.day_ends_at
+        return await self._readers.ask(lambda database: spent_of(database, user_id, now))
 
 
 def _find(database: Database, user_id: str) -> User | None:

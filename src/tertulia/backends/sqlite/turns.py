@@ -147,14 +147,13 @@ class SqliteTurns:
         return await self._writer.put(step)
 
 
-def spent_of(database: Database, owner: str, now: float) -> tuple[Spent, tuple[str, ...]]:
-    """What the owner has used today and holds now, and the open replies, oldest first."""
+def spent_of(database: Database, owner: str, now: float) -> Spent:
+    """What the owner has used today and holds now."""
     day, day_ends_at = day_of(now)
     used = database.execute(SQL["used_on"], {"owner": owner, "day": day}).fetchone()[0]
     running = database.execute(SQL["open_of_owner"], {"owner": owner}).fetchall()
     reserved = sum(row["reserved"] for row in running)
-    replies = tuple(row["reply_id"] for row in running)
-    return Spent(used, reserved, len(running), day_ends_at), replies
+    return Spent(used, reserved, tuple(row["reply_id"] for row in running), day_ends_at)
 
 
 def settle(database: Database, turn: Turn, charged: int, now: float) -> None:
@@ -187,9 +186,11 @@ def _admit(new: NewTurn, limits: Limits, now: float, database: Database) -> Admi
         return parent_id
     reservation: Reservation | None = None
     if new.refusal is None:
-        spent, _ = spent_of(database, new.owner, now)
         answer = reserve(
-            spent, limits, prompt_tokens=new.prompt_tokens, answer_tokens=new.answer_tokens
+            spent_of(database, new.owner, now),
+            limits,
+            prompt_tokens=new.prompt_tokens,
+            answer_tokens=new.answer_tokens,
         )
         if not isinstance(answer, Reservation):
             return answer
