@@ -25,6 +25,11 @@ from tertulia.core.types import (
 # (and ends it as stopped) when the stopper dies in between.
 SEIZE_LEASE_S: Final = 2.0
 
+# Above every epoch: a deleted reply's log refuses its late writers, and so never comes back.
+BURIED: Final = 1 << 62
+# Writers stop within a lease; an hour is far beyond any of them.
+BURIED_S: Final = 3600.0
+
 CAPPED: Final = "answer_capped"
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
+from tertulia.backends.changes import USER_FIELDS, demand_changeable
 from tertulia.backends.memory.store import MemoryStore
 from tertulia.core.types import Spent, User
-
-CHANGEABLE: Final = frozenset({"role", "plan", "password_hash", "disabled"})
 
 
 class MemoryAccounts:
@@ -38,9 +37,7 @@ class MemoryAccounts:
 
     async def change(self, user_id: str, changes: Mapping[str, Any]) -> User | None:
         """Touches only the named fields; None if there is no such user."""
-        unknown = changes.keys() - CHANGEABLE
-        if unknown:
-            raise ValueError(f"a user's {', '.join(sorted(unknown))} can't be changed")
+        demand_changeable(changes, USER_FIELDS)
         if user_id not in self._store.users:
             return None
         self._store.users[user_id] = replace(self._store.users[user_id], **changes)

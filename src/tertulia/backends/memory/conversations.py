@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
+from tertulia.backends.changes import CONVERSATION_FIELDS, demand_changeable
 from tertulia.backends.cursors import read_cursor, searched, write_cursor
 from tertulia.backends.memory.log import MemoryLog
 from tertulia.backends.memory.store import MemoryStore
 from tertulia.core.types import Conversation, Page
-
-CHANGEABLE: Final = frozenset({"title", "pinned", "archived", "model"})
 
 
 class MemoryConversations:
@@ -68,9 +67,7 @@ class MemoryConversations:
         self, owner: str, conversation_id: str, changes: Mapping[str, Any]
     ) -> Conversation | None:
         """Touches only the named fields."""
-        unknown = changes.keys() - CHANGEABLE
-        if unknown:
-            raise ValueError(f"a conversation's {', '.join(sorted(unknown))} can't be changed")
+        demand_changeable(changes, CONVERSATION_FIELDS)
         key = (owner, conversation_id)
         if key not in self._store.conversations:
             return None

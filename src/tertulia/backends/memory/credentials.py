@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
 
+from tertulia.backends.changes import LAST_USED_STEP_S
 from tertulia.backends.memory.store import MemoryStore, StoredSession
 from tertulia.core.types import ApiKey, Session, User
-
-# A key's last use is written at most this often: a write for each request would be waste.
-LAST_USED_STEP_S: Final = 60.0
 
 
 class MemoryCredentials:

@@ -7,16 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from tertulia.backends.bell import Sleepers
 from tertulia.backends.memory.store import MemoryStore
+from tertulia.backends.transitions import BURIED, BURIED_S
 from tertulia.core.types import Append, Entry, Fenced, LogView
-
-# Above every epoch: a deleted reply's log refuses its late writers, and so never comes back.
-BURIED: Final = 1 << 62
-# Writers stop within a lease; an hour is far beyond any of them.
-BURIED_S: Final = 3600.0
 
 
 @dataclass(slots=True)

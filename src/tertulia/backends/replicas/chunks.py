@@ -14,6 +14,8 @@ from tertulia.core.types import TokenIds, Unit, Usage
 
 _TEXT = '"text":"'
 _IDS = '"token_ids":['
+# Ids are kept as 32-bit integers; no vocabulary comes near.
+_ID_LIMIT = 2**31
 
 
 class ChunkBroken(ValueError):
@@ -56,6 +58,10 @@ class ChunkReader:
         return self._parse(data)
 
     def _unit(self, text: str, ids: TokenIds) -> Unit | None:
+        if ids and not 0 <= min(ids) <= max(ids) < _ID_LIMIT:
+            raise ChunkBroken("the replica sent ids that are none")
+        if not text.isascii() and not _is_whole(text):
+            raise ChunkBroken("the replica sent half of a surrogate pair")
         ids = self._held + ids
         if not text:
             self._held = ids
@@ -75,8 +81,15 @@ class ChunkReader:
             choice = choices[0]
             text, ids = choice.get("text") or "", tuple(choice.get("token_ids") or ())
             finish = choice.get("finish_reason")
-        except (ValueError, AttributeError, TypeError, KeyError) as error:
+        except (ValueError, AttributeError, TypeError, LookupError, RecursionError) as error:
             raise ChunkBroken("the replica sent no completion chunk") from error
+        if not isinstance(text, str) or not all(type(number) is int for number in ids):
+            raise ChunkBroken("the replica sent a chunk of another kind")
+        if finish is not None and not isinstance(finish, str):
+            raise ChunkBroken("the replica sent a finish of another kind")
+        if text and finish is None and not ids and not self._held:
+            # It could not be continued, and nobody could say how long it is.
+            raise ChunkBroken("the replica sent text without its token ids")
         if finish is not None:
             self.finish = finish
         elif text and ids:
@@ -87,11 +100,25 @@ class ChunkReader:
         if usage:
             details = usage.get("prompt_tokens_details") or {}
             self.usage = Usage(
-                input=usage["prompt_tokens"],
+                input=_count(usage["prompt_tokens"]),
                 # Missing is unknown, and charged as if nothing had been cached.
-                cached=details.get("cached_tokens") or 0,
-                output=usage.get("completion_tokens") or 0,
+                cached=_count(details.get("cached_tokens") or 0),
+                output=_count(usage.get("completion_tokens") or 0),
             )
+
+
+def _count(value: object) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError("this is no count")
+    return value
+
+
+def _is_whole(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _learn(data: bytes, text: str) -> _Shape | None:

@@ -20,6 +20,7 @@ from tertulia.ports import ReplicaLost, ReplicaRefused
 
 # Enough for an error body or several hundred chunks between two paced reads.
 _BUFFER_BYTES = 4_000_000
+_HEADERS_BYTES = 65_536
 _CONNECT_S = 2.0
 _EVENT_END = b"\n\n"
 _DATA = b"data: "
@@ -38,6 +39,7 @@ class Connection(asyncio.Protocol):
         self._body = bytearray()
         self._lost: str | None = None
         self._arrived = False
+        self._head_bytes = 0
         self.headers: dict[bytes, bytes] = {}
         self.status = 0
         self.complete = False
@@ -60,6 +62,11 @@ class Connection(asyncio.Protocol):
         except httptools.HttpParserError:
             self.fail("the replica does not speak HTTP")
             return
+        if self.status == 0:
+            self._head_bytes += len(data)
+            if self._head_bytes > _HEADERS_BYTES:
+                self.fail("the replica's headers have no end")
+                return
         self._awake()
 
     def connection_lost(self, _exc: Exception | None) -> None:
@@ -96,6 +103,7 @@ class Connection(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(self)
         self.status, self.complete, self.reusable = 0, False, False
         self._arrived = False
+        self._head_bytes = 0
         self._body.clear()
         self.headers = {}
         self._transport.resume_reading()

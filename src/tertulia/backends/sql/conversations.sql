@@ -55,7 +55,7 @@ LIMIT :rows;
 -- name: change
 -- The fields that a person may change.
 UPDATE conversations
-SET title = :title, pinned = :pinned, archived = :archived, model = :model
+SET title = :title, pinned = :pinned, archived = :archived
 WHERE owner = :owner AND id = :id;
 
 -- name: move_head

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from tertulia.backends.changes import USER_FIELDS, demand_changeable
 from tertulia.backends.sql import statements
 from tertulia.backends.sqlite.readers import Readers
 from tertulia.backends.sqlite.rows import user_of, user_values
@@ -16,7 +17,6 @@ from tertulia.core.types import Spent, User
 from tertulia.ports import Clock
 
 SQL: Final = statements("accounts")
-CHANGEABLE: Final = frozenset({"role", "plan", "password_hash", "disabled"})
 
 Database = sqlite3.Connection
 
@@ -51,9 +51,7 @@ class SqliteAccounts:
 
     async def change(self, user_id: str, changes: Mapping[str, Any]) -> User | None:
         """Touches only the named fields; None if there is no such user."""
-        unknown = changes.keys() - CHANGEABLE
-        if unknown:
-            raise ValueError(f"a user's {', '.join(sorted(unknown))} can't be changed")
+        demand_changeable(changes, USER_FIELDS)
 
         def step(database: Database) -> User | None:
             known = _find(database, user_id)

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Mapping
 from typing import Any, Final
 
+from tertulia.backends.changes import CONVERSATION_FIELDS, demand_changeable
 from tertulia.backends.cursors import read_cursor, searched, write_cursor
 from tertulia.backends.sql import statements
 from tertulia.backends.sqlite.log import SqliteLog, bury_logs
@@ -17,7 +18,6 @@ from tertulia.core.types import Conversation, Page
 from tertulia.ports import Clock
 
 SQL: Final = statements("conversations")
-CHANGEABLE: Final = frozenset({"title", "pinned", "archived", "model"})
 # `pinned` is 0 or 1: a place of 2 lies before every row.
 _BEFORE_ALL: Final = (2, 0.0, "")
 
@@ -91,9 +91,7 @@ class SqliteConversations:
         self, owner: str, conversation_id: str, changes: Mapping[str, Any]
     ) -> Conversation | None:
         """Touches only the named fields."""
-        unknown = changes.keys() - CHANGEABLE
-        if unknown:
-            raise ValueError(f"a conversation's {', '.join(sorted(unknown))} can't be changed")
+        demand_changeable(changes, CONVERSATION_FIELDS)
 
         def step(database: Database) -> Conversation | None:
             known = _get(database, owner, conversation_id)
@@ -105,7 +103,6 @@ class SqliteConversations:
                 "title": known.title,
                 "pinned": known.pinned,
                 "archived": known.archived,
-                "model": known.model,
             }
             database.execute(SQL["change"], {**values, **changes})
             return _get(database, owner, conversation_id)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from tertulia.backends.changes import LAST_USED_STEP_S
 from tertulia.backends.sql import statements
 from tertulia.backends.sqlite.readers import Readers
 from tertulia.backends.sqlite.rows import api_key_of, user_of
@@ -17,8 +18,6 @@ from tertulia.ports import Clock
 SQL: Final = statements("credentials")
 ACCOUNTS: Final = statements("accounts")
 
-# A key's last use is written at most this often: a write for each request would be waste.
-LAST_USED_STEP_S: Final = 60.0
 
 Database = sqlite3.Connection
 

@@ -17,6 +17,7 @@ from typing import Final
 from tertulia.backends.bell import Sleepers
 from tertulia.backends.sql import statements
 from tertulia.backends.sqlite.writer import Writer
+from tertulia.backends.transitions import BURIED, BURIED_S
 from tertulia.core.types import Append, Entry, Fenced, LogView
 from tertulia.ports import Clock
 
@@ -25,10 +26,6 @@ HEAD: Final = SQL["head"]
 GO_ON: Final = SQL["go_on"]
 ADD_ENTRY: Final = SQL["add_entry"]
 
-# Above every epoch: a deleted reply's log refuses its late writers, and so never comes back.
-BURIED: Final = 1 << 62
-# Writers stop within a lease; an hour is far beyond any of them.
-BURIED_S: Final = 3600.0
 # Memory for tails: some thousands of whole replies; the one unread for longest goes first.
 TAIL_BYTES: Final = 64 * 1024 * 1024
 _ENTRY_BYTES: Final = 200  # what Python adds to each entry
