@@ -157,7 +157,7 @@ async def _prepare(config: Path, streams: int) -> str:
     try:
         await store.accounts.add(User("u_bench", "bench", "admin", "plus", None, clock.now()))
         key = ApiKey("key_bench", "u_bench", "bench", "tk_", secret_hash("tk_bench"), clock.now())
-        await store.credentials.add_key(key)
+        await store.api_keys.add(key)
         version = settings.prompt_version
         await store.conversations.prompt_text(version, store=settings.prompt.system)
         for slot in range(streams):

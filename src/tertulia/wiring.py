@@ -139,7 +139,8 @@ def _desks(
         conversations=store.conversations,
         messages=store.messages,
         accounts=store.accounts,
-        credentials=store.credentials,
+        sessions=store.sessions,
+        api_keys=store.api_keys,
         replicas=replicas,
         checks=checks,
         vocabulary=vocabularies.of,
@@ -260,7 +261,7 @@ async def _welcome(settings: Settings, desk: Desk, address: str, *, print_link: 
     await _local_key(settings, desk, admin)
     if print_link:
         token = secrets.token_urlsafe(32)
-        await desk.credentials.add_link(admin.id, secret_hash(token), lasts_s=_LINK_S)
+        await desk.sessions.add_link(admin.id, secret_hash(token), lasts_s=_LINK_S)
         print(  # noqa: T201  # for the person at the terminal, never for a log
             f"\n  Tertulia is at {address}\n  Sign in once as {ADMIN}: {address}/#signin={token}\n",
             flush=True,
@@ -274,7 +275,7 @@ def key_file(settings: Settings) -> Path:
 
 async def _local_key(settings: Settings, desk: Desk, admin: User) -> None:
     path = key_file(settings)
-    if path.is_file() and await desk.credentials.by_key(secret_hash(path.read_text().strip())):
+    if path.is_file() and await desk.api_keys.by_secret(secret_hash(path.read_text().strip())):
         return
     secret = KEY_PREFIX + secrets.token_urlsafe(32)
     key = ApiKey(
@@ -285,7 +286,7 @@ async def _local_key(settings: Settings, desk: Desk, admin: User) -> None:
         secret_hash=secret_hash(secret),
         created_at=desk.clock.now(),
     )
-    await desk.credentials.add_key(key)
+    await desk.api_keys.add(key)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

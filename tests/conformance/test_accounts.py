@@ -1,4 +1,4 @@
-"""Promises of the `Accounts` and `Credentials` ports."""
+"""Promises of the `Accounts`, `Sessions` and `ApiKeys` ports."""
 
 from __future__ import annotations
 
@@ -74,53 +74,53 @@ async def test_open_replies_are_named_oldest_first(backend: Backend, clock: Manu
 async def test_a_session_lasts_until_its_end(backend: Backend, clock: ManualClock) -> None:
     ana = person("ana")
     await backend.accounts.add(ana)
-    await backend.credentials.open_session("u_ana", "s1", lasts_s=100)
+    await backend.sessions.open("u_ana", "s1", lasts_s=100)
     clock.pass_(99)
-    found = await backend.credentials.session("s1")
+    found = await backend.sessions.find("s1")
     assert found == Session(ana, "s1", START, START, START + 100)
     clock.pass_(1)
-    assert await backend.credentials.session("s1") is None
-    assert await backend.credentials.session("unknown") is None
+    assert await backend.sessions.find("s1") is None
+    assert await backend.sessions.find("unknown") is None
 
 
 async def test_sessions_are_closed_one_by_one_or_all_of_a_user(backend: Backend) -> None:
     await backend.accounts.add(person("ana"))
     await backend.accounts.add(person("ben"))
     for name, token in (("ana", "s1"), ("ana", "s2"), ("ana", "s3"), ("ben", "s4")):
-        await backend.credentials.open_session(f"u_{name}", token, lasts_s=100)
-    assert await backend.credentials.close_sessions(token_hash="s1") == 1
-    assert await backend.credentials.session("s1") is None
-    assert await backend.credentials.close_sessions(token_hash="s4", user_id="u_ana") == 0
-    assert await backend.credentials.close_sessions(user_id="u_ana") == 2
-    assert await backend.credentials.session("s4") is not None
-    assert await backend.credentials.close_sessions() == 0
-    assert await backend.credentials.session("s4") is not None
+        await backend.sessions.open(f"u_{name}", token, lasts_s=100)
+    assert await backend.sessions.close(token_hash="s1") == 1
+    assert await backend.sessions.find("s1") is None
+    assert await backend.sessions.close(token_hash="s4", user_id="u_ana") == 0
+    assert await backend.sessions.close(user_id="u_ana") == 2
+    assert await backend.sessions.find("s4") is not None
+    assert await backend.sessions.close() == 0
+    assert await backend.sessions.find("s4") is not None
 
 
 async def test_a_link_works_once(backend: Backend) -> None:
     ana = person("ana")
     await backend.accounts.add(ana)
-    await backend.credentials.add_link("u_ana", "l1", lasts_s=100)
-    redeemed = await asyncio.gather(*(backend.credentials.redeem("l1") for _ in range(10)))
+    await backend.sessions.add_link("u_ana", "l1", lasts_s=100)
+    redeemed = await asyncio.gather(*(backend.sessions.redeem("l1") for _ in range(10)))
     assert [user for user in redeemed if user is not None] == [ana]
 
 
 async def test_a_new_link_ends_the_users_earlier_ones(backend: Backend) -> None:
     await backend.accounts.add(person("ana"))
     await backend.accounts.add(person("ben"))
-    await backend.credentials.add_link("u_ana", "l1", lasts_s=100)
-    await backend.credentials.add_link("u_ben", "l2", lasts_s=100)
-    await backend.credentials.add_link("u_ana", "l3", lasts_s=100)
-    assert await backend.credentials.redeem("l1") is None
-    assert await backend.credentials.redeem("l2") == person("ben")
-    assert await backend.credentials.redeem("l3") == person("ana")
+    await backend.sessions.add_link("u_ana", "l1", lasts_s=100)
+    await backend.sessions.add_link("u_ben", "l2", lasts_s=100)
+    await backend.sessions.add_link("u_ana", "l3", lasts_s=100)
+    assert await backend.sessions.redeem("l1") is None
+    assert await backend.sessions.redeem("l2") == person("ben")
+    assert await backend.sessions.redeem("l3") == person("ana")
 
 
 async def test_a_link_ends(backend: Backend, clock: ManualClock) -> None:
     await backend.accounts.add(person("ana"))
-    await backend.credentials.add_link("u_ana", "l1", lasts_s=100)
+    await backend.sessions.add_link("u_ana", "l1", lasts_s=100)
     clock.pass_(100)
-    assert await backend.credentials.redeem("l1") is None
+    assert await backend.sessions.redeem("l1") is None
 
 
 async def test_a_key_is_found_by_its_hash_and_notes_its_use(
@@ -128,41 +128,41 @@ async def test_a_key_is_found_by_its_hash_and_notes_its_use(
 ) -> None:
     ana = person("ana")
     await backend.accounts.add(ana)
-    await backend.credentials.add_key(KEY)
+    await backend.api_keys.add(KEY)
     clock.pass_(5)
-    assert await backend.credentials.by_key("hash-1") == (ana, replace(KEY, last_used_at=START + 5))
+    assert await backend.api_keys.by_secret("hash-1") == (ana, replace(KEY, last_used_at=START + 5))
     clock.pass_(59)  # within a minute it is not written again
-    assert await backend.credentials.by_key("hash-1") == (ana, replace(KEY, last_used_at=START + 5))
+    assert await backend.api_keys.by_secret("hash-1") == (ana, replace(KEY, last_used_at=START + 5))
     clock.pass_(1)
-    await backend.credentials.by_key("hash-1")
-    assert [key.last_used_at for key in await backend.credentials.keys("u_ana")] == [START + 65]
-    assert await backend.credentials.by_key("unknown") is None
+    await backend.api_keys.by_secret("hash-1")
+    assert [key.last_used_at for key in await backend.api_keys.list("u_ana")] == [START + 65]
+    assert await backend.api_keys.by_secret("unknown") is None
 
 
 async def test_keys_are_listed_and_revoked_by_their_owner_alone(backend: Backend) -> None:
     await backend.accounts.add(person("ana"))
     second = replace(KEY, id="key_2", secret_hash="hash-2", created_at=START + 1)
-    await backend.credentials.add_key(second)
-    await backend.credentials.add_key(KEY)
-    assert await backend.credentials.keys("u_ana") == (KEY, second)
-    assert await backend.credentials.keys("u_ben") == ()
-    assert not await backend.credentials.revoke_key("u_ben", "key_1")
-    assert await backend.credentials.revoke_key("u_ana", "key_1")
-    assert not await backend.credentials.revoke_key("u_ana", "key_1")
-    assert await backend.credentials.by_key("hash-1") is None
-    assert await backend.credentials.keys("u_ana") == (second,)
+    await backend.api_keys.add(second)
+    await backend.api_keys.add(KEY)
+    assert await backend.api_keys.list("u_ana") == (KEY, second)
+    assert await backend.api_keys.list("u_ben") == ()
+    assert not await backend.api_keys.revoke("u_ben", "key_1")
+    assert await backend.api_keys.revoke("u_ana", "key_1")
+    assert not await backend.api_keys.revoke("u_ana", "key_1")
+    assert await backend.api_keys.by_secret("hash-1") is None
+    assert await backend.api_keys.list("u_ana") == (second,)
 
 
 async def test_a_disabled_user_has_no_credentials_until_enabled_again(backend: Backend) -> None:
     await backend.accounts.add(person("ana"))
-    await backend.credentials.open_session("u_ana", "s1", lasts_s=100)
-    await backend.credentials.add_link("u_ana", "l1", lasts_s=100)
-    await backend.credentials.add_key(KEY)
+    await backend.sessions.open("u_ana", "s1", lasts_s=100)
+    await backend.sessions.add_link("u_ana", "l1", lasts_s=100)
+    await backend.api_keys.add(KEY)
     await backend.accounts.change("u_ana", {"disabled": True})
-    assert await backend.credentials.session("s1") is None
-    assert await backend.credentials.redeem("l1") is None
-    assert await backend.credentials.by_key("hash-1") is None
+    assert await backend.sessions.find("s1") is None
+    assert await backend.sessions.redeem("l1") is None
+    assert await backend.api_keys.by_secret("hash-1") is None
     await backend.accounts.change("u_ana", {"disabled": False})
-    assert await backend.credentials.session("s1") is not None
-    assert await backend.credentials.by_key("hash-1") is not None
-    assert await backend.credentials.redeem("l1") is not None
+    assert await backend.sessions.find("s1") is not None
+    assert await backend.api_keys.by_secret("hash-1") is not None
+    assert await backend.sessions.redeem("l1") is not None

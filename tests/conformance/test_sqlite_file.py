@@ -316,7 +316,8 @@ async def test_deleted_words_are_in_no_file(path: Path, clock: ManualClock) -> N
 
 def test_every_statement_is_valid_sql(path: Path) -> None:
     database = file.open_reader(path)
-    for name in ("turns", "queue", "log", "conversations", "messages", "accounts", "credentials"):
+    nouns = ("turns", "queue", "log", "conversations", "messages", "accounts", "sessions")
+    for name in (*nouns, "api_keys"):
         for statement in statements(name).values():
             holes = dict.fromkeys(_parameters(statement))
             count = statement.count("?")

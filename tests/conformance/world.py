@@ -28,12 +28,13 @@ from tertulia.core.types import (
 )
 from tertulia.ports import (
     Accounts,
+    ApiKeys,
     Conversations,
-    Credentials,
     Log,
     Messages,
     Presence,
     Queue,
+    Sessions,
     Turns,
 )
 
@@ -61,7 +62,9 @@ class Backend(Protocol):
     @property
     def accounts(self) -> Accounts: ...
     @property
-    def credentials(self) -> Credentials: ...
+    def sessions(self) -> Sessions: ...
+    @property
+    def api_keys(self) -> ApiKeys: ...
     async def close(self) -> None: ...
 
 

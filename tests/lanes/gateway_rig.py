@@ -212,7 +212,8 @@ async def rig(
         Desk(
             presence=backend.presence,
             accounts=backend.accounts,
-            credentials=backend.credentials,
+            sessions=backend.sessions,
+            api_keys=backend.api_keys,
             new_id=SystemIds(clock),
             streams=OpenStreams(),
             rules=rules,

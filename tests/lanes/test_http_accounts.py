@@ -192,7 +192,7 @@ async def test_signing_out_ends_the_session_and_clears_the_browser() -> None:
 async def test_a_sign_in_link_works_once_and_only_by_post() -> None:
     async with rig() as here:
         await here.backend.accounts.add(admin_user(here.backend))
-        await here.backend.credentials.add_link("u_admin", secret_hash("one-time"), lasts_s=60)
+        await here.backend.sessions.add_link("u_admin", secret_hash("one-time"), lasts_s=60)
         client = here.client(Origin=here.url)
         read = await client.get("/v1/auth/link?token=one-time")
         first = await client.post("/v1/auth/link", json={"token": "one-time"})

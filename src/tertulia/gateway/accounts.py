@@ -91,8 +91,8 @@ async def leave(request: Request, caller: Asking, front: AtFront) -> Response:
     await _demand_fresh(request, caller, front)
     await end_everything(front, caller.user)
     await _delete_conversations(front.desk, caller.user.id)
-    for key in await front.desk.credentials.keys(caller.user.id):
-        await front.desk.credentials.revoke_key(caller.user.id, key.id)
+    for key in await front.desk.api_keys.list(caller.user.id):
+        await front.desk.api_keys.revoke(caller.user.id, key.id)
     gone = {"password_hash": None, "disabled": True}
     await front.desk.accounts.change(caller.user.id, gone)
     return Response(status_code=204)
@@ -101,7 +101,7 @@ async def leave(request: Request, caller: Asking, front: AtFront) -> Response:
 @accounts.get("/api-keys", summary="List your API keys")
 async def list_keys(caller: Asking, front: AtFront) -> JSONResponse:
     """Names and first characters; the secrets themselves are not stored."""
-    keys = await front.desk.credentials.keys(caller.user.id)
+    keys = await front.desk.api_keys.list(caller.user.id)
     return JSONResponse({"items": [_key_json(key) for key in keys]})
 
 
@@ -112,7 +112,7 @@ async def add_key(request: Request, caller: Asking, front: AtFront) -> JSONRespo
     """The secret is in this answer and never again."""
     body = await read_body(request, NewKey)
     desk = front.desk
-    if len(await desk.credentials.keys(caller.user.id)) >= _KEYS:
+    if len(await desk.api_keys.list(caller.user.id)) >= _KEYS:
         raise invalid("name", f"You have {_KEYS} API keys; revoke one first.")
     secret = KEY_PREFIX + secrets.token_urlsafe(32)
     key = ApiKey(
@@ -123,14 +123,14 @@ async def add_key(request: Request, caller: Asking, front: AtFront) -> JSONRespo
         secret_hash=secret_hash(secret),
         created_at=desk.clock.now(),
     )
-    await desk.credentials.add_key(key)
+    await desk.api_keys.add(key)
     return JSONResponse({"id": key.id, "name": key.name, "secret": secret}, 201)
 
 
 @accounts.delete("/api-keys/{key_id}", summary="Revoke an API key", status_code=204)
 async def revoke_key(key_id: str, caller: Asking, front: AtFront) -> Response:
     """The key ends at once, the streams opened with it within seconds."""
-    if not await front.desk.credentials.revoke_key(caller.user.id, key_id):
+    if not await front.desk.api_keys.revoke(caller.user.id, key_id):
         raise not_found()
     return Response(status_code=204)
 
@@ -138,7 +138,7 @@ async def revoke_key(key_id: str, caller: Asking, front: AtFront) -> Response:
 async def end_everything(front: Front, user: User) -> None:
     """Closes a user's sessions and stops every running reply; open streams end within seconds."""
     desk = front.desk
-    await desk.credentials.close_sessions(user_id=user.id)
+    await desk.sessions.close(user_id=user.id)
     spent = await desk.accounts.spent(user.id)
     for reply_id in spent.running:
         await stop_reply(desk, user.id, reply_id, "stopped")

@@ -60,7 +60,7 @@ AdminAsking = Annotated[Caller, Depends(admin_only)]
 async def open_session(desk: Desk, user: User, response: Response) -> None:
     """Signs a browser in with a token made now: one planted before sign-in is worth nothing."""
     token = secrets.token_urlsafe(32)
-    await desk.credentials.open_session(user.id, secret_hash(token), lasts_s=desk.rules.session_s)
+    await desk.sessions.open(user.id, secret_hash(token), lasts_s=desk.rules.session_s)
     response.set_cookie(
         cookie_name(desk.rules),
         token,
@@ -76,14 +76,14 @@ async def close_session(desk: Desk, request: Request) -> None:
     """Ends the session that the request carries, if any."""
     token = session_token(request, desk.rules)
     if token is not None:
-        await desk.credentials.close_sessions(token_hash=secret_hash(token))
+        await desk.sessions.close(token_hash=secret_hash(token))
 
 
 async def still_valid(desk: Desk, caller: Caller) -> bool:
     """Whether the credential still counts: a stream outlives the request that it began with."""
     if caller.session is not None:
-        return await desk.credentials.session(caller.credential) is not None
-    return await desk.credentials.by_key(caller.credential) is not None
+        return await desk.sessions.find(caller.credential) is not None
+    return await desk.api_keys.by_secret(caller.credential) is not None
 
 
 def cookie_name(rules: GatewayRules) -> str:
@@ -109,7 +109,7 @@ async def _by_key(desk: Desk, given: str) -> Caller | None:
         return None
     if len(secret) > _SECRET_CHARS:
         return None
-    found = await desk.credentials.by_key(secret_hash(secret))
+    found = await desk.api_keys.by_secret(secret_hash(secret))
     if found is None:
         return None
     user, key = found
@@ -119,7 +119,7 @@ async def _by_key(desk: Desk, given: str) -> Caller | None:
 async def _by_session(desk: Desk, token: str | None) -> Caller | None:
     if token is None:
         return None
-    session = await desk.credentials.session(secret_hash(token))
+    session = await desk.sessions.find(secret_hash(token))
     if session is None or session.user.disabled:
         return None
     return Caller(session.user, session.token_hash, session)

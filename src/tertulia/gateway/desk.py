@@ -9,16 +9,17 @@ from tertulia.core.plans import Plan
 from tertulia.gateway.streams import OpenStreams
 from tertulia.ports import (
     Accounts,
+    ApiKeys,
     Bell,
     Checks,
     Clock,
     Conversations,
-    Credentials,
     Log,
     Messages,
     NewId,
     Presence,
     Replicas,
+    Sessions,
     Turns,
     Vocabulary,
 )
@@ -61,7 +62,8 @@ class Desk:
     conversations: Conversations
     messages: Messages
     accounts: Accounts
-    credentials: Credentials
+    sessions: Sessions
+    api_keys: ApiKeys
     replicas: Replicas
     checks: Checks
     vocabulary: Callable[[str], Vocabulary]

@@ -100,7 +100,7 @@ async def link(request: Request, front: AtFront) -> Response:
     refuse_other_sites(request)
     body = await read_body(request, Link)
     front.logins_by_address.demand(address_of(request))
-    user = await front.desk.credentials.redeem(secret_hash(body.token))
+    user = await front.desk.sessions.redeem(secret_hash(body.token))
     if user is None or user.disabled:
         raise Problem("unauthenticated", "This link was used, has expired or never was one.")
     return await _signed_in(request, front, user)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from tertulia.backends.memory.accounts import MemoryAccounts
+from tertulia.backends.memory.api_keys import MemoryApiKeys
 from tertulia.backends.memory.conversations import MemoryConversations
-from tertulia.backends.memory.credentials import MemoryCredentials
 from tertulia.backends.memory.log import MemoryLog
 from tertulia.backends.memory.messages import MemoryMessages
 from tertulia.backends.memory.queue import MemoryPresence, MemoryQueue
+from tertulia.backends.memory.sessions import MemorySessions
 from tertulia.backends.memory.store import MemoryStore
 from tertulia.backends.memory.turns import MemoryTurns
 from tertulia.ports import Clock
@@ -27,7 +28,8 @@ class MemoryBackend:
         self.conversations = MemoryConversations(self.store, self.log)
         self.messages = MemoryMessages(self.store)
         self.accounts = MemoryAccounts(self.store)
-        self.credentials = MemoryCredentials(self.store)
+        self.sessions = MemorySessions(self.store)
+        self.api_keys = MemoryApiKeys(self.store)
 
     async def close(self) -> None:
         """Nothing to close; here so that every back end ends alike."""

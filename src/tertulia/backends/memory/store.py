@@ -87,6 +87,11 @@ class MemoryStore:
                 continue
             yield turn
 
+    def enabled(self, user_id: str) -> User | None:
+        """The user, unless disabled."""
+        user = self.users.get(user_id)
+        return user if user is not None and not user.disabled else None
+
     def parent_of(self, turn: Turn) -> str | None:
         """The parent of the turn's user message."""
         if turn.user_message_id is None:

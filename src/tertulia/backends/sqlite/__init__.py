@@ -9,13 +9,14 @@ import sqlite3
 from pathlib import Path
 
 from tertulia.backends.sqlite.accounts import SqliteAccounts
+from tertulia.backends.sqlite.api_keys import SqliteApiKeys
 from tertulia.backends.sqlite.conversations import SqliteConversations
-from tertulia.backends.sqlite.credentials import SqliteCredentials
 from tertulia.backends.sqlite.file import open_writer, prepare, store_error
 from tertulia.backends.sqlite.log import SqliteLog
 from tertulia.backends.sqlite.messages import SqliteMessages
 from tertulia.backends.sqlite.queue import SqlitePresence, SqliteQueue
 from tertulia.backends.sqlite.readers import Readers
+from tertulia.backends.sqlite.sessions import SqliteSessions
 from tertulia.backends.sqlite.turns import SqliteTurns
 from tertulia.backends.sqlite.writer import Writer
 from tertulia.ports import Clock
@@ -49,7 +50,8 @@ class SqliteBackend:
         self.conversations = SqliteConversations(writer, readers, self.log, clock)
         self.messages = SqliteMessages(writer, readers)
         self.accounts = SqliteAccounts(writer, readers, clock)
-        self.credentials = SqliteCredentials(writer, readers, clock)
+        self.sessions = SqliteSessions(writer, readers, clock)
+        self.api_keys = SqliteApiKeys(writer, readers, clock)
 
     async def close(self) -> None:
         """Finishes what waits and lets the file go."""

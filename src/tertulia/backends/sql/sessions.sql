@@ -1,23 +1,23 @@
--- Sessions, one-time links and API keys, by the hash of their secret.
+-- Sessions and one-time sign-in links, by the hash of their secret.
 
 -- name: clear_sessions
 -- Removes expired sessions.
 DELETE FROM sessions WHERE expires_at <= :now;
 
--- name: open_session
+-- name: open
 -- A session begins.
 INSERT INTO sessions (token_hash, user_id, created_at, expires_at)
 VALUES (:token_hash, :user_id, :now, :expires_at)
 ON CONFLICT (token_hash) DO UPDATE
 SET user_id = :user_id, created_at = :now, expires_at = :expires_at;
 
--- name: session
+-- name: find
 -- The live session of an enabled user.
 SELECT u.*, s.created_at AS opened_at, s.expires_at
 FROM sessions s JOIN users u ON u.id = s.user_id
 WHERE s.token_hash = :token_hash AND s.expires_at > :now AND u.disabled = 0;
 
--- name: close_sessions
+-- name: close
 -- Closes by token, by user, or by both.
 DELETE FROM sessions
 WHERE (:token_hash IS NOT NULL OR :user_id IS NOT NULL)
@@ -39,25 +39,3 @@ DELETE FROM links
 WHERE token_hash = :token_hash AND expires_at > :now
   AND user_id IN (SELECT id FROM users WHERE disabled = 0)
 RETURNING user_id;
-
--- name: add_key
--- A new API key.
-INSERT INTO api_keys (owner, id, name, prefix, secret_hash, created_at, last_used_at)
-VALUES (:owner, :id, :name, :prefix, :secret_hash, :created_at, :last_used_at);
-
--- name: keys
--- A user's keys, oldest first.
-SELECT * FROM api_keys WHERE owner = :owner ORDER BY created_at, id;
-
--- name: revoke_key
--- Removes a user's own key.
-DELETE FROM api_keys WHERE owner = :owner AND id = :id;
-
--- name: key
--- The key of a secret, if its user is enabled.
-SELECT k.* FROM api_keys k JOIN users u ON u.id = k.owner
-WHERE k.secret_hash = :secret_hash AND u.disabled = 0;
-
--- name: use_key
--- Notes when a key was last used.
-UPDATE api_keys SET last_used_at = :now WHERE owner = :owner AND id = :id;

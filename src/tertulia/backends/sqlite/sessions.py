@@ -1,0 +1,83 @@
+"""Sessions and sign-in links in SQLite, by the hash of their secret."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from tertulia.backends.sql import statements
+from tertulia.backends.sqlite.readers import Readers
+from tertulia.backends.sqlite.rows import user_of
+from tertulia.backends.sqlite.writer import Writer
+from tertulia.core.types import Session, User
+from tertulia.ports import Clock
+
+SQL: Final = statements("sessions")
+ACCOUNTS: Final = statements("accounts")
+
+Database = sqlite3.Connection
+
+
+class SqliteSessions:
+    """The `Sessions` port."""
+
+    def __init__(self, writer: Writer, readers: Readers, clock: Clock) -> None:
+        self._writer = writer
+        self._readers = readers
+        self._clock = clock
+
+    async def open(self, user_id: str, token_hash: str, *, lasts_s: float) -> None:
+        """A session from now on; expired ones are cleared away."""
+        values = self._from_now(user_id, token_hash, lasts_s)
+        await self._writer.put(lambda database: _all(database, ("clear_sessions", "open"), values))
+
+    async def find(self, token_hash: str) -> Session | None:
+        """The live session of an enabled user."""
+        values = {"token_hash": token_hash, "now": self._clock.now()}
+        row = await self._readers.ask(
+            lambda database: database.execute(SQL["find"], values).fetchone()
+        )
+        if row is None:
+            return None
+        opened_at = row["opened_at"]
+        return Session(user_of(row), token_hash, opened_at, opened_at, row["expires_at"])
+
+    async def close(self, *, token_hash: str | None = None, user_id: str | None = None) -> int:
+        """Closes the session of that token, or all of that user."""
+        values = {"token_hash": token_hash, "user_id": user_id}
+        return await self._writer.put(
+            lambda database: database.execute(SQL["close"], values).rowcount
+        )
+
+    async def add_link(self, user_id: str, token_hash: str, *, lasts_s: float) -> None:
+        """A one-time link; earlier links of this user die."""
+        values = self._from_now(user_id, token_hash, lasts_s)
+        await self._writer.put(lambda database: _all(database, ("clear_links", "add_link"), values))
+
+    async def redeem(self, token_hash: str) -> User | None:
+        """The link's user, once."""
+        values = {"token_hash": token_hash, "now": self._clock.now()}
+
+        def step(database: Database) -> User | None:
+            taken = database.execute(SQL["redeem"], values).fetchone()
+            if taken is None:
+                return None
+            found = database.execute(ACCOUNTS["find"], {"id": taken["user_id"]}).fetchone()
+            return user_of(found)
+
+        return await self._writer.put(step)
+
+    def _from_now(self, user_id: str, token_hash: str, lasts_s: float) -> dict[str, Any]:
+        now = self._clock.now()
+        return {
+            "user_id": user_id,
+            "token_hash": token_hash,
+            "now": now,
+            "expires_at": now + lasts_s,
+        }
+
+
+def _all(database: Database, names: Sequence[str], values: Mapping[str, Any]) -> None:
+    for name in names:
+        database.execute(SQL[name], values)
