@@ -328,9 +328,7 @@ class Session:
 
     user: User
     token_hash: str
-    created_at: float
     authenticated_at: float
-    expires_at: float
 
 
 @dataclass(frozen=True, slots=True)

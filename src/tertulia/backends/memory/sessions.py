@@ -29,7 +29,7 @@ class MemorySessions:
         user = self._store.enabled(stored.user_id)
         if user is None:
             return None
-        return Session(user, token_hash, stored.created_at, stored.created_at, stored.expires_at)
+        return Session(user, token_hash, stored.created_at)
 
     async def close(self, *, token_hash: str | None = None, user_id: str | None = None) -> int:
         """Closes the session of that token, or all of that user."""

@@ -13,7 +13,7 @@ SET user_id = :user_id, created_at = :now, expires_at = :expires_at;
 
 -- name: find
 -- The live session of an enabled user.
-SELECT u.*, s.created_at AS opened_at, s.expires_at
+SELECT u.*, s.created_at AS opened_at
 FROM sessions s JOIN users u ON u.id = s.user_id
 WHERE s.token_hash = :token_hash AND s.expires_at > :now AND u.disabled = 0;
 

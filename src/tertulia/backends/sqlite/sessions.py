@@ -40,8 +40,7 @@ class SqliteSessions:
         )
         if row is None:
             return None
-        opened_at = row["opened_at"]
-        return Session(user_of(row), token_hash, opened_at, opened_at, row["expires_at"])
+        return Session(user_of(row), token_hash, row["opened_at"])
 
     async def close(self, *, token_hash: str | None = None, user_id: str | None = None) -> int:
         """Closes the session of that token, or all of that user."""
