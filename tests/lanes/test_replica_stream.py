@@ -12,6 +12,7 @@ import pytest
 
 from tertulia.backends.replicas.stream import Connection, Generation, connect, request_bytes
 from tertulia.core.types import GenerateRequest, Sampling
+from tertulia.ports import ReplicaLost
 
 PATIENCE_S = 10.0
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -78,3 +79,13 @@ def test_a_priority_is_sent_only_where_it_is_taken(priorities: bool, sent: int |
     message = request_bytes(address, None, request, priorities=priorities)
     body = json.loads(message.partition(b"\r\n\r\n")[2])
     assert body.get("priority") == sent
+
+
+@pytest.mark.anyio
+async def test_headers_without_end_end_the_connection() -> None:
+    async with replica() as (connection, writer):
+        connection.send(b"POST / HTTP/1.1\r\n\r\n")
+        generation = Generation(connection, pace_s=0.0)
+        writer.write(b"HTTP/1.1 200 OK\r\n" + b"X: 0123456789\r\n" * 10_000)
+        with pytest.raises(ReplicaLost):
+            await generation.next()

@@ -30,6 +30,10 @@ from tertulia.worker.failures import INTERRUPTED, NO_REPLICA, REPLICA_LOST, REPL
 from tertulia.worker.pen import Pen, Superseded
 from tertulia.worker.speak import Spoken, speak
 
+# What a replica answers to a request that no replica would take; any other error is its own.
+_REFUSED_FOR_GOOD = frozenset((400, 413, 422))
+_BUSY = frozenset((429, 503))
+
 # Ends from outside that are nobody's wish: such a turn may be run again under its key.
 _FAILS = frozenset(("stale", "internal"))
 
@@ -164,10 +168,10 @@ async def _speak_to_the_end(
         except ReplicaRefused as refused:
             # What was refused was never read: a turn that nobody took costs nothing.
             pen.turn = before
-            if refused.status not in (429, 503):
-                return REPLICA_REFUSED
-            if desk.clock.now() >= until:
-                return NO_REPLICA
+            losses += refused.status not in _BUSY
+            over = losses > desk.rules.continuations or desk.clock.now() >= until
+            if over or refused.status in _REFUSED_FOR_GOOD:
+                return _what_refused(refused.status, begun=bool(pen.ids))
             await desk.clock.sleep(min(refused.retry_after_s or 0.2, 2.0))
         except ReplicaLost:
             losses = 1 if len(pen.ids) > said_before else losses + 1
@@ -176,6 +180,12 @@ async def _speak_to_the_end(
             until = desk.clock.now() + desk.rules.replica_wait_s
             if pen.entries[-1].kind == "delta":
                 await pen.write(pause_entry(pen.next_seq))
+
+
+def _what_refused(status: int, *, begun: bool) -> Failure:
+    if status in _REFUSED_FOR_GOOD:
+        return REPLICA_REFUSED
+    return REPLICA_LOST if begun else NO_REPLICA
 
 
 def _met_its_stop(pen: Pen, vocabulary: Vocabulary) -> bool:

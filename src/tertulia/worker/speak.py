@@ -39,24 +39,28 @@ async def speak(
     gate = SentenceGate(
         desk.split, cap_tokens=desk.rules.sentence_tokens, stop=request.sampling.stop
     )
-    usage = Usage()
+    usage, left = Usage(), request.max_tokens
     # Stop strings are found here, at a border that can be continued: engines never see them.
     request = replace(request, sampling=replace(request.sampling, stop=()))
     async with aclosing(desk.replicas.generate(replica, request)) as batches:
         async for said in batches:
             usage = said.usage or usage
             units = said.units if said.finish is None else _without_control(said.units, control)
-            refusal = await _release(desk, pen, gate.feed(units))
-            if refusal is None and said.finish is not None:
+            asked = _within(units, left)
+            left -= sum(len(unit.ids) for unit in asked)
+            # A replica that says more than it was asked for has reached the limit all the same.
+            finish = said.finish if len(asked) == len(units) else "length"
+            refusal = await _release(desk, pen, gate.feed(asked))
+            if refusal is None and finish is not None:
                 refusal = await _release(desk, pen, gate.close())
             if refusal is not None:
                 return Spoken("refused", usage.cached, refusal)
             if gate.stopped:
                 return Spoken("stop", usage.cached)
-            if said.finish is not None:
-                if said.finish == "abort":
+            if finish is not None:
+                if finish == "abort":
                     raise ReplicaLost("the replica dropped the sequence")
-                return Spoken(said.finish, usage.cached)
+                return Spoken(finish, usage.cached)
     raise ReplicaLost("the stream ended without a finish")
 
 
@@ -68,6 +72,15 @@ async def _release(desk: WorkerDesk, pen: Pen, piece: Piece | None) -> Refusal |
         return Refusal("output", verdict.category, verdict.text)
     await pen.delta(piece.text, piece.ids)
     return None
+
+
+def _within(units: Sequence[Unit], left: int) -> Sequence[Unit]:
+    """The first units that have no more than `left` tokens."""
+    for number, unit in enumerate(units):
+        left -= len(unit.ids)
+        if left < 0:
+            return units[:number]
+    return units
 
 
 def _without_control(units: Sequence[Unit], control: frozenset[int]) -> tuple[Unit, ...]:
