@@ -98,9 +98,10 @@ def lanes(
     _live_with(die_with_parent)
     import uvloop
 
+    from tertulia.listening import listen, listening_on
     from tertulia.ports import StoreUnavailable
     from tertulia.supervisor import CANT_START, LISTEN_VARIABLE
-    from tertulia.wiring import listen, listening_on, run_lanes
+    from tertulia.wiring import run_lanes
 
     inherited = os.environ.pop(LISTEN_VARIABLE, None)
     try:
@@ -108,7 +109,7 @@ def lanes(
             listening = listening_on(socket.socket(fileno=int(inherited)))
         else:
             listening = listen(settings.server.host, settings.server.port)
-        uvloop.run(run_lanes(settings, listening, print_link=print_link))
+        uvloop.run(run_lanes(settings, listening, _say_link if print_link else None))
     except (OSError, StoreUnavailable) as error:
         _fail(str(error), status=CANT_START)
 
@@ -244,6 +245,11 @@ def _settings(config: Path | None) -> Settings:
 
 def _remark(line: str) -> None:
     typer.echo(line, err=True)
+
+
+def _say_link(link: str) -> None:
+    address = link.partition("/#")[0]
+    typer.echo(f"\n  Tertulia is at {address}\n  Sign in once as admin: {link}\n")
 
 
 def _live_with(parent_pid: int | None) -> None:

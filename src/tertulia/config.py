@@ -209,6 +209,16 @@ class Settings(BaseSettings):
         return self.data_dir / "run"
 
     @property
+    def fleet_file(self) -> Path:
+        """Where `serve` says which engines it runs."""
+        return self.run_dir / "fleet.json"
+
+    @property
+    def key_file(self) -> Path:
+        """The administrator's key for commands on this machine."""
+        return self.run_dir / "local.key"
+
+    @property
     def prompt_version(self) -> str:
         """The name of the current system prompt: its own hash, so that equal text is equal."""
         return hashlib.sha256(self.prompt.system.encode()).hexdigest()[:12]

@@ -22,11 +22,11 @@ from tertulia.backends.replicas.fleet import Fleet, ReplicaAddress, write_fleet
 from tertulia.backends.sqlite.file import FileLock
 from tertulia.config import Settings
 from tertulia.core.types import ModelState
+from tertulia.listening import Listening, bind, listen
 from tertulia.ports import StoreUnavailable
 from tertulia.replica.catalogue import CatalogueModel, model_named
 from tertulia.replica.install import InstallFailed, Progress, install, is_installed
 from tertulia.replica.main import KEY_VARIABLE
-from tertulia.wiring import Listening, fleet_file, listen
 
 _log = structlog.get_logger(__name__)
 
@@ -101,7 +101,7 @@ async def _serve(settings: Settings, config: Path | None, say: Callable[[str], N
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, leaving.set)
-    board = _Board(fleet_file(settings))
+    board = _Board(settings.fleet_file)
     board.write()
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(_run(settings, config, listening, board, say))
@@ -148,7 +148,7 @@ async def _keep_all(
     say: Callable[[str], None],
 ) -> None:
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(_keep(_lanes(config, listening.sockets[0]), ["--print-link"]))
+        tasks.create_task(_keep(_lanes(config, listening.socket), ["--print-link"]))
         if settings.models.embedded:
             tasks.create_task(_keep(_engine(settings, small, "small", board)))
             if settings.models.large != "off":
@@ -284,8 +284,7 @@ async def _end(child: _Child) -> None:
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+    with bind("127.0.0.1", 0) as probe:
         port: int = probe.getsockname()[1]
         return port
 

@@ -6,17 +6,11 @@ It decides nothing about turns; it opens, connects, runs and closes.
 from __future__ import annotations
 
 import asyncio
-import os
-import secrets
 import signal
-import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
-import structlog
 import uvicorn
 
 from tertulia.backends.bell import LocalBell
@@ -26,47 +20,42 @@ from tertulia.backends.replicas import HttpReplicas
 from tertulia.backends.replicas.fleet import Fleet, FleetSource, ReplicaAddress
 from tertulia.backends.splitting import split_sentences
 from tertulia.backends.sqlite import SqliteBackend
-from tertulia.backends.vocabulary import ModelVocabulary, load_vocabulary
+from tertulia.backends.vocabulary import ModelVocabulary, VocabularyBroken, load_vocabulary
 from tertulia.config import Settings
 from tertulia.core.plans import Plan
-from tertulia.core.types import ApiKey, Limits, ModelState, User
+from tertulia.core.types import Limits, ModelState
 from tertulia.gateway.app import create_app
-from tertulia.gateway.auth import KEY_PREFIX, secret_hash
 from tertulia.gateway.desk import Desk, GatewayRules
 from tertulia.gateway.patience import PatientHttp
 from tertulia.gateway.streams import OpenStreams
+from tertulia.gateway.welcome import first_admin, leave_key, sign_in_token
+from tertulia.listening import Listening
 from tertulia.replica.catalogue import model_named
-from tertulia.replica.description import DescriptionUnreadable
 from tertulia.worker.desk import WorkerDesk, WorkerRules
 from tertulia.worker.loop import Worker
 
-_log = structlog.get_logger(__name__)
-
-ADMIN = "admin"
-# Long enough to be found in a terminal the next morning.
-_LINK_S = 86_400.0
 # Open streams are closed at an event border well within this; then they resume elsewhere.
 _DRAIN_S = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Listening:
-    """Where the gateway takes connections. An inherited socket outlives a crash of this process,
-    so that clients wait a moment instead of being turned away."""
+async def run_lanes(
+    settings: Settings, listening: Listening, say_link: Callable[[str], None] | None
+) -> None:
+    """Gateway and worker in one process over one SQLite file, until SIGTERM or SIGINT.
 
-    sockets: tuple[socket.socket, ...]
-    address: str
-
-
-async def run_lanes(settings: Settings, listening: Listening, *, print_link: bool) -> None:
-    """Gateway and worker in one process over one SQLite file, until SIGTERM or SIGINT."""
+    `say_link` is given a link that signs the administrator in, once.
+    """
     clock = SystemClock()
     store = SqliteBackend(settings.database, clock)
     try:
         await store.queue.restarted()
         await store.conversations.prompt_text(settings.prompt_version, store=settings.prompt.system)
         gateway, worker, replicas = _desks(settings, clock, store)
-        await _welcome(settings, gateway, listening.address, print_link=print_link)
+        admin = await first_admin(gateway)
+        if admin is not None:
+            await leave_key(gateway, admin, settings.key_file)
+            if say_link is not None:
+                say_link(f"{listening.address}/#signin={await sign_in_token(gateway, admin)}")
         await _serve(gateway, worker, replicas, listening)
     finally:
         await store.close()
@@ -106,7 +95,7 @@ async def _serve(
             tasks.create_task(Worker(worker).run()),
             tasks.create_task(gateway.streams.beat(gateway.presence, gateway.clock)),
         ]
-        await server.serve(sockets=list(listening.sockets))
+        await server.serve(sockets=[listening.socket])
         for other in others:
             other.cancel()
 
@@ -124,7 +113,7 @@ def _desks(
 ) -> tuple[Desk, WorkerDesk, HttpReplicas]:
     vocabularies = Vocabularies(settings)
     replicas = HttpReplicas(
-        FleetSource(_fixed_fleet(settings), fleet_file(settings)),
+        FleetSource(_fixed_fleet(settings), settings.fleet_file),
         vocabulary=vocabularies.of,
         clock=clock,
         pace_s=settings.worker.pace_ms / 1000,
@@ -179,11 +168,6 @@ def _desks(
         ),
     )
     return gateway, worker, replicas
-
-
-def fleet_file(settings: Settings) -> Path:
-    """Where `serve` says what it runs."""
-    return settings.run_dir / "fleet.json"
 
 
 def _fixed_fleet(settings: Settings) -> Fleet:
@@ -247,71 +231,4 @@ class Vocabularies:
             if (candidate / "tokenizer.json").is_file():
                 self._loaded[candidate] = load_vocabulary(candidate)
                 return self._loaded[candidate]
-        raise DescriptionUnreadable(f"no model is installed for {model!r}: run `tertulia doctor`")
-
-
-async def _welcome(settings: Settings, desk: Desk, address: str, *, print_link: bool) -> None:
-    """Makes the first administrator, a key for the terminal, and prints a one-time link."""
-    admin = await desk.accounts.by_name(ADMIN)
-    if admin is None:
-        if await desk.accounts.count():
-            return  # an administrator who was renamed or removed is not made anew
-        admin = User(desk.new_id("u"), ADMIN, "admin", "plus", None, desk.clock.now())
-        await desk.accounts.add(admin)
-    await _local_key(settings, desk, admin)
-    if print_link:
-        token = secrets.token_urlsafe(32)
-        await desk.sessions.add_link(admin.id, secret_hash(token), lasts_s=_LINK_S)
-        print(  # noqa: T201  # for the person at the terminal, never for a log
-            f"\n  Tertulia is at {address}\n  Sign in once as {ADMIN}: {address}/#signin={token}\n",
-            flush=True,
-        )
-
-
-def key_file(settings: Settings) -> Path:
-    """The administrator's key for commands on this machine; only its owner may read it."""
-    return settings.run_dir / "local.key"
-
-
-async def _local_key(settings: Settings, desk: Desk, admin: User) -> None:
-    path = key_file(settings)
-    if path.is_file() and await desk.api_keys.by_secret(secret_hash(path.read_text().strip())):
-        return
-    secret = KEY_PREFIX + secrets.token_urlsafe(32)
-    key = ApiKey(
-        id=desk.new_id("key"),
-        owner=admin.id,
-        name="this machine",
-        prefix=secret[:8],
-        secret_hash=secret_hash(secret),
-        created_at=desk.clock.now(),
-    )
-    await desk.api_keys.add(key)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(secret)
-
-
-def listen(host: str, port: int) -> Listening:
-    """Binds the gateway's socket; OSError when the address is taken or not ours."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        made.bind((host, port))
-        made.listen(1024)
-    except OSError:
-        made.close()
-        raise
-    return listening_on(made)
-
-
-def listening_on(bound: socket.socket) -> Listening:
-    """A socket that is bound already, such as one that was inherited."""
-    host, port = bound.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
-    address = f"http://{shown}:{port}"
-    assert urlsplit(address).port == port
-    return Listening((bound,), address)
+        raise VocabularyBroken(f"no model is installed for {model!r}: run `tertulia doctor`")

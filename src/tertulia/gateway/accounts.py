@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from typing import Any
 
 from fastapi import APIRouter
@@ -12,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 
 from tertulia.core.placement import AUTO
 from tertulia.core.types import ApiKey, User
-from tertulia.gateway.auth import KEY_PREFIX, Asking, secret_hash
+from tertulia.gateway.auth import Asking, new_key
 from tertulia.gateway.bodies import Body, read_body, schema_of
 from tertulia.gateway.caller import Caller
 from tertulia.gateway.desk import Desk
@@ -114,15 +113,7 @@ async def add_key(request: Request, caller: Asking, front: AtFront) -> JSONRespo
     desk = front.desk
     if len(await desk.api_keys.list(caller.user.id)) >= _KEYS:
         raise invalid("name", f"You have {_KEYS} API keys; revoke one first.")
-    secret = KEY_PREFIX + secrets.token_urlsafe(32)
-    key = ApiKey(
-        id=desk.new_id("key"),
-        owner=caller.user.id,
-        name=body.name,
-        prefix=secret[:8],
-        secret_hash=secret_hash(secret),
-        created_at=desk.clock.now(),
-    )
+    key, secret = new_key(desk, caller.user, body.name)
     await desk.api_keys.add(key)
     return JSONResponse({"id": key.id, "name": key.name, "secret": secret}, 201)
 

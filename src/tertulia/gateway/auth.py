@@ -14,7 +14,7 @@ from fastapi.security import HTTPBearer
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tertulia.core.types import User
+from tertulia.core.types import ApiKey, User
 from tertulia.gateway.caller import Caller
 from tertulia.gateway.desk import Desk, GatewayRules
 from tertulia.gateway.front import AtFront
@@ -95,6 +95,20 @@ def session_token(request: Request, rules: GatewayRules) -> str | None:
     """The session cookie's value, unless it can't be one of ours."""
     token = request.cookies.get(cookie_name(rules))
     return token if token and len(token) <= _SECRET_CHARS else None
+
+
+def new_key(desk: Desk, user: User, name: str) -> tuple[ApiKey, str]:
+    """A key, not stored yet, and its secret, which is never stored."""
+    secret = KEY_PREFIX + secrets.token_urlsafe(32)
+    key = ApiKey(
+        id=desk.new_id("key"),
+        owner=user.id,
+        name=name,
+        prefix=secret[:8],
+        secret_hash=secret_hash(secret),
+        created_at=desk.clock.now(),
+    )
+    return key, secret
 
 
 def secret_hash(secret: str) -> str:

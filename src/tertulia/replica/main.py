@@ -15,6 +15,7 @@ from pathlib import Path
 
 import uvicorn
 
+from tertulia.listening import bind
 from tertulia.replica.chat import ChatPrompts
 from tertulia.replica.description import Description, DescriptionUnreadable, read_description
 from tertulia.replica.desk import Desk
@@ -59,7 +60,7 @@ def run(settings: ReplicaSettings) -> int:
     try:
         description = read_description(settings.folder)
         prompts = ChatPrompts(description)
-        listener = _listen(settings)
+        listener = bind(settings.host, settings.port)
     except (DescriptionUnreadable, TemplateRefused, OSError) as error:
         log.error("%s", error)
         return 2
@@ -125,14 +126,6 @@ async def _serve(
     finally:
         engine.stop(GRACE_S)
     return 1 if deaths else 0
-
-
-def _listen(settings: ReplicaSettings) -> socket.socket:
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind((settings.host, settings.port))
-    return listener
 
 
 def _say_ready(listener: socket.socket) -> None:

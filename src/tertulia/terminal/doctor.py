@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import httpx2
 
 from tertulia import __version__
 from tertulia.config import ConfigError, Settings, load_settings
+from tertulia.listening import bind
 from tertulia.replica.catalogue import CatalogueModel, model_named
 from tertulia.terminal.client import is_loopback
 from tertulia.terminal.database import examine_data
@@ -137,15 +137,12 @@ def _replicas(settings: Settings) -> list[Finding]:
 
 
 def _is_taken(host: str, port: int) -> bool:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                return True
-            raise
+    try:
+        bind(host, port).close()
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            return True
+        raise
     return False
 
 

@@ -33,16 +33,13 @@ def server_for(
         return Server(address, _clean(environment_key, "TERTULIA_API_KEY"))
     if not is_loopback(address):
         raise NoKey(f"For {address} give a key: TERTULIA_API_KEY or --key-file.")
-    from tertulia.wiring import key_file as local_key_file  # slow to import, seldom needed
-
-    path = local_key_file(settings)
-    if not path.exists():
+    if not settings.key_file.exists():
         raise NoKey(
             f"There is no key for {address} in {settings.data_dir.absolute()}. Start the server "
             "with `tertulia serve`, run this where it was started, or give a key: "
             "TERTULIA_API_KEY or --key-file."
         )
-    return Server(address, _read(path))
+    return Server(address, _read(settings.key_file))
 
 
 def local_address(settings: Settings) -> str:

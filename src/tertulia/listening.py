@@ -1,0 +1,55 @@
+"""Sockets to listen on: the gateway's, an engine's, or one that only shows whether a port is free.
+
+An inherited socket outlives a crash of the process that listens, so that clients wait a moment
+instead of being turned away.
+"""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+# Connections that may wait while a process starts or is started again.
+_BACKLOG = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """Where the gateway takes connections."""
+
+    socket: socket.socket
+    address: str
+
+
+def listen(host: str, port: int) -> Listening:
+    """Takes connections from now on; OSError when the address is taken or not ours."""
+    bound = bind(host, port)
+    try:
+        bound.listen(_BACKLOG)
+    except OSError:
+        bound.close()
+        raise
+    return listening_on(bound)
+
+
+def listening_on(bound: socket.socket) -> Listening:
+    """A socket that is bound already, such as one that was inherited."""
+    host, port = bound.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    address = f"http://{shown}:{port}"
+    assert urlsplit(address).port == port
+    return Listening(bound, address)
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A TCP socket at this address, which takes no connections yet; port 0 is any free one."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((host, port))
+    except OSError:
+        made.close()
+        raise
+    return made
