@@ -1,6 +1,7 @@
 """What the lanes need from the world: small Protocols, each with the promises a back end keeps.
 
-Every promise is a test of `tests/conformance`, run on every back end. Nothing here does anything.
+Every promise of a store is a test of `tests/conformance`, run on every back end; those of replicas,
+vocabularies and checks are tests of `tests/lanes`. Nothing here does anything.
 Times are seconds of the store's own clock; a back end never compares another machine's clock.
 """
 
@@ -79,18 +80,20 @@ class Turns(Protocol):
     """The truth about turns and what they cost.
 
     Promises
-    * `admit` is one transaction: the first of (same key known: Repeated if `body_sha` is equal and
-      the stored turn has not failed, else KeyReused for another body), Missing (conversation, or
-      parent, or for `regenerate` the user's message is not this owner's), Busy, TooManyRunning,
-      BudgetExhausted, Admitted. Everything but Admitted changes nothing.
+    * `admit` is one transaction and answers with the first that holds: KeyReused (this owner's key
+      is known with another `body_sha`), Repeated (known, and its turn has not failed), Missing
+      (conversation, or parent, or for `regenerate` the user's message is not this owner's), Busy,
+      TooManyRunning, BudgetExhausted, Admitted. Everything but Admitted changes nothing.
     * A stored turn that FAILED is admitted again under its key with the same body: it goes back
-      to queued with the same ids, an emptied log (`attempt` + 1), the next epoch (its old owner
-      can't write) and a new reservation. The checks before are made for it as for a new one.
+      to queued with the same ids, an emptied log under an attempt above all before, the next epoch
+      (its old owner can't write) and a new reservation. A missing log stays missing. The checks
+      before are made for it as for a new one.
     * Busy: an open turn of the same conversation is the parent's own reply, or answers the same
-      user message, or hangs its user message under the same parent (S-22).
+      user message, or, for a new message, hangs its own under the same parent (S-22).
     * Admitting stores the user's message and a queued reply message, moves the conversation's head
       to the reply, sets `updated_at`, and sets the title if it is empty. A `stateless` turn touches
-      no conversation. A turn with a `refusal` is stored final: REFUSED, charged 0, message kept.
+      no conversation. A turn with a `refusal` is stored final, whatever the budgets: REFUSED,
+      charged 0, message kept.
     * The reservation is `prompt_tokens + answer_tokens` against `Limits.tokens_per_day`; if less is
       left, `answer_tokens` shrinks to what is left but not below `min_answer_tokens`, and the
       notice `answer_capped` is added. Settled today + reserved of open turns never exceeds the
@@ -103,7 +106,7 @@ class Turns(Protocol):
       stored (`Turn.stop_reason`: whoever claims after that ends the turn as that); None if the
       turn is final or not there.
     * `note` writes under an epoch and returns False when superseded. A noted model is what the
-      reply message and (with `pin`) the conversation show.
+      reply message and (with `pin`) the conversation show; notices are added, each once.
     * Deleting is elsewhere (`Conversations.delete`); a deleted turn is found no more and every
       write to it is refused.
     """
@@ -140,7 +143,7 @@ class Queue(Protocol):
       longer held (superseded, final or deleted).
     * `release` gives a claim back at once (status stays; the lease ends), for a clean shutdown.
     * `abandoned` lists open turns that no follower has been seen at for `grace_s` (by plan; a
-      turn counts as followed when it is admitted, and again after `restarted`).
+      turn counts as followed when it is admitted, also anew, and again after `restarted`).
     * `stale` lists open turns that nobody holds and that were last held, or if never claimed
       admitted, at least `age_s` ago.
     * `restarted` is called once when this process is the only user of the store (embedded): all
@@ -216,11 +219,12 @@ class Conversations(Protocol):
     * `list` is newest `updated_at` first, pinned ones first of all, keyset paged, text columns
       not read; `query` matches titles and message texts, literally (no wildcards), any case.
       A cursor that was not made here is a ValueError.
-    * `change` touches only the named fields and never `updated_at`; None if missing.
+    * `change` touches only the named ones of title, pinned and archived, and never `updated_at`;
+      None if missing, ValueError for another field.
     * `delete` removes conversation, messages, turns and logs in one transaction and returns the
       reply ids that were open; an unknown one returns None. Settlements stay (numbers only); an
-      open turn that was ever claimed is settled at its whole reservation, so that deleting is no
-      way to answers for nothing.
+      open turn with an epoch above 0, which may have been generated for, is settled at its whole
+      reservation, so that deleting is no way to answers for nothing.
     * Prompt versions are stored once and never change.
     """
 
@@ -268,8 +272,9 @@ class Messages(Protocol):
 class Accounts(Protocol):
     """Users. Names are unique without regard to case.
 
-    Promises: `add` returns None if the name is taken; `used` gives what `quota` needs, in the
-    same terms as `admit` uses (day of the store's clock).
+    Promises: `add` returns None if the name is taken; `change` touches only the named ones of role,
+    plan, password_hash and disabled; `spent` gives what `admit` would look at now (day of the
+    store's clock).
     """
 
     async def add(self, user: User) -> User | None: ...
@@ -313,13 +318,13 @@ class Replicas(Protocol):
 
     Promises
     * `models` says what can be picked and how much room each has; it never waits.
-    * `pick` names a healthy replica of the model, or None; it never waits.
+    * `pick` names the healthy replica of the model with the most room, or None; it never waits.
     * `generate` yields paced batches of whole characters with their token ids; it ends after the
       batch that carries `finish`. ReplicaLost or ReplicaRefused otherwise. Closing the generator
       closes the connection and so ends the sequence.
     * `abort` returns when the replica no longer runs that request, or after a bounded wait;
       aborting what is not there is no error.
-    * A replica that does not answer, or whose vocabulary differs, is not picked.
+    * A replica that does not answer, or whose vocabulary was found to differ, is not picked.
     """
 
     def models(self) -> Sequence[ModelState]: ...
