@@ -224,7 +224,8 @@ class Conversations(Protocol):
     * `delete` removes conversation, messages, turns and logs in one transaction and returns the
       reply ids that were open; an unknown one returns None. Settlements stay (numbers only); an
       open turn with an epoch above 0, which may have been generated for, is settled at its whole
-      reservation, so that deleting is no way to answers for nothing.
+      reservation, so that deleting is no way to answers for nothing. Without a conversation's id
+      it deletes the turns that belong to none, in the same way.
     * Prompt versions are stored once and never change.
     """
 
@@ -238,7 +239,7 @@ class Conversations(Protocol):
     async def change(
         self, owner: str, conversation_id: str, changes: Mapping[str, Any]
     ) -> Conversation | None: ...
-    async def delete(self, owner: str, conversation_id: str) -> tuple[str, ...] | None: ...
+    async def delete(self, owner: str, conversation_id: str | None) -> tuple[str, ...] | None: ...
     async def prompt_text(self, version: str, *, store: str | None = None) -> str | None:
         """The system prompt of a version; `store` saves it first if the version is new."""
 

@@ -21,6 +21,7 @@ from tests.conformance.world import (
     entries,
     message,
     note,
+    stateless,
     used_and_held,
 )
 
@@ -213,6 +214,22 @@ async def test_deleting_reaches_everything_but_the_numbers(
     assert ids(await listed(backend, query="question 1")) == []
     # A reply that was running may have cost its reservation; numbers stay, words do not.
     assert await used_and_held(backend, "ana") == (150 + 150 + 300, 0, ())
+
+
+async def test_what_was_said_without_a_conversation_is_deleted_alone(backend: Backend) -> None:
+    await conversation(backend)
+    await answered(backend, message(1))
+    await answered(backend, stateless(2))
+    await answered(backend, stateless(3, owner="ben"))
+    await admitted(backend, stateless(4))
+    assert await backend.conversations.delete("ana", None) == ("m_r4",)
+    assert await backend.conversations.delete("ana", None) == ()
+    for n in (2, 4):
+        assert await backend.turns.find("ana", f"m_r{n}") is None
+        assert await backend.log.read(f"m_r{n}", 0) is None
+    assert await backend.turns.find("ana", "m_r1") is not None
+    assert await backend.turns.find("ben", "m_r3") is not None
+    assert ids(await listed(backend)) == ["c_1"]
 
 
 async def test_a_turn_that_nobody_had_claimed_is_deleted_for_nothing(backend: Backend) -> None:

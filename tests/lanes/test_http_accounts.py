@@ -321,6 +321,8 @@ async def test_leaving_deletes_everything() -> None:
         key = (await browser.post("/v1/api-keys", json={"name": "k"})).json()["secret"]
         await ask(browser, await new_conversation(browser))
         await ask(browser, await new_conversation(browser))
+        said = {"model": "auto", "messages": [{"role": "user", "content": "Why?"}]}
+        assert (await browser.post("/v1/chat/completions", json=said)).status_code == 200
         left = await browser.delete("/v1/me")
         by_key = await here.client(Authorization=f"Bearer {key}").get("/v1/me")
         again = await sign_in(here, "ana")

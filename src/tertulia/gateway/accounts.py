@@ -88,12 +88,13 @@ async def leave(request: Request, caller: Asking, front: AtFront) -> Response:
     Asks for the password again unless it was given within the last five minutes.
     """
     await _demand_fresh(request, caller, front)
+    # First of all, so that no other program of this user writes anew what is being deleted.
+    gone = {"password_hash": None, "disabled": True}
+    await front.desk.accounts.change(caller.user.id, gone)
     await end_everything(front, caller.user)
     await _delete_conversations(front.desk, caller.user.id)
     for key in await front.desk.api_keys.list(caller.user.id):
         await front.desk.api_keys.revoke(caller.user.id, key.id)
-    gone = {"password_hash": None, "disabled": True}
-    await front.desk.accounts.change(caller.user.id, gone)
     return Response(status_code=204)
 
 
@@ -155,6 +156,7 @@ async def _delete_conversations(desk: Desk, owner: str) -> None:
                 await desk.conversations.delete(owner, conversation.id)
             if not page.items:
                 break
+    await desk.conversations.delete(owner, None)  # what was said without a conversation
 
 
 def _message_tokens(desk: Desk, user: User) -> int:

@@ -75,10 +75,10 @@ class MemoryConversations:
         self._store.conversations[key] = changed
         return self._with_active(changed)
 
-    async def delete(self, owner: str, conversation_id: str) -> tuple[str, ...] | None:
+    async def delete(self, owner: str, conversation_id: str | None) -> tuple[str, ...] | None:
         """Everything of the conversation but the numbers; the reply ids that were open."""
         store = self._store
-        if (owner, conversation_id) not in store.conversations:
+        if conversation_id is not None and (owner, conversation_id) not in store.conversations:
             return None
         turns = [
             turn
@@ -95,6 +95,12 @@ class MemoryConversations:
             del store.turns[turn.reply_id]
             del store.turn_keys[owner, turn.key]
             store.open.pop(turn.reply_id, None)
+        if conversation_id is not None:
+            self._delete_tree(owner, conversation_id)
+        return tuple(turn.reply_id for turn in sorted(running, key=lambda t: t.created_at))
+
+    def _delete_tree(self, owner: str, conversation_id: str) -> None:
+        store = self._store
         for message_id in store.message_ids.pop((owner, conversation_id)):
             del store.messages[owner, message_id]
             store.ratings.pop((owner, message_id), None)
@@ -102,7 +108,6 @@ class MemoryConversations:
         for key, made in list(store.conversation_keys.items()):
             if key[0] == owner and made == conversation_id:
                 del store.conversation_keys[key]
-        return tuple(turn.reply_id for turn in sorted(running, key=lambda t: t.created_at))
 
     async def prompt_text(self, version: str, *, store: str | None = None) -> str | None:
         """The text of a version, stored once and never changed."""

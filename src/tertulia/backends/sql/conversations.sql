@@ -70,14 +70,14 @@ WHERE owner = :owner AND id = :id;
 UPDATE conversations SET model = :model WHERE owner = :owner AND id = :id;
 
 -- name: turns_of
--- All turns of a conversation, oldest first.
+-- All turns of a conversation, or of none, oldest first.
 SELECT * FROM whole_turns
-WHERE owner = :owner AND conversation_id = :id
+WHERE owner = :owner AND conversation_id IS :id
 ORDER BY created_at, reply_id;
 
 -- name: delete_turns
--- Removes the turns of a conversation.
-DELETE FROM turns WHERE owner = :owner AND conversation_id = :id;
+-- Removes the turns of a conversation, or of none.
+DELETE FROM turns WHERE owner = :owner AND conversation_id IS :id;
 
 -- name: delete
 -- Removes a conversation; its messages go with it.

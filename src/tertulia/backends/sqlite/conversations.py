@@ -109,14 +109,14 @@ class SqliteConversations:
 
         return await self._writer.put(step)
 
-    async def delete(self, owner: str, conversation_id: str) -> tuple[str, ...] | None:
+    async def delete(self, owner: str, conversation_id: str | None) -> tuple[str, ...] | None:
         """Everything of the conversation but the numbers; the reply ids that were open."""
         now = self._clock.now()
         gone: list[str] = []
 
         def step(database: Database) -> tuple[str, ...] | None:
             of_conversation = {"owner": owner, "id": conversation_id}
-            if _get(database, owner, conversation_id) is None:
+            if conversation_id is not None and _get(database, owner, conversation_id) is None:
                 return None
             turns = [turn_of(row) for row in database.execute(SQL["turns_of"], of_conversation)]
             running = [turn for turn in turns if not turn.status.is_final]
