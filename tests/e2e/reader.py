@@ -89,7 +89,8 @@ async def ask(
 ) -> History:
     """Posts one turn and follows it to its end, whatever breaks on the way."""
     seen = history or History()
-    until = time.monotonic() + give_up_s
+    last_at = time.monotonic()
+    until = last_at + give_up_s
     headers = {"Authorization": f"Bearer {key}", "Accept": "text/event-stream"}
     async with httpx2.AsyncClient(trust_env=False, timeout=20, headers=headers) as http:
         while seen.end is None:
@@ -117,10 +118,10 @@ async def ask(
                     if response.status_code != 200:
                         body = (await response.aread()).decode()
                         raise BrokenRule(f"{response.status_code}: {body}")
-                    last_at = time.monotonic()
                     async for event in sse(response):
                         seen.take(event)
                         now = time.monotonic()
+                        # Across connections too: what a person waits for the next words.
                         seen.gaps_s.append(now - last_at)
                         last_at = now
             except httpx2.HTTPError:
