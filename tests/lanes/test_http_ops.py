@@ -100,6 +100,24 @@ async def test_a_trickle_of_headers_does_not_move_the_bound(
         writer.close()
 
 
+@pytest.mark.parametrize("head", [b"GET /", b"GET / HTTP/1.1\r\nX: ", b"GET / HTTP/1.1\r\n"])
+async def test_headers_without_end_are_refused(head: bytes) -> None:
+    """T34: in one address, in one header, in many. The connection ends before 16 MB are taken."""
+    more = (b"a" * 59 + b": b\r\n" if head.endswith(b"\r\n") else b"a" * 64) * 1024
+    async with rig() as here:
+        _, writer = await _connect(here)
+        writer.write(head)
+        with pytest.raises(ConnectionError):
+            await _write(writer, more, times=256)
+        writer.close()
+
+
+async def _write(writer: asyncio.StreamWriter, data: bytes, *, times: int) -> None:
+    for _ in range(times):
+        writer.write(data)
+        await writer.drain()
+
+
 async def _connect(here: Rig) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     host, port = here.url.removeprefix("http://").split(":")
     return await asyncio.open_connection(host, int(port))

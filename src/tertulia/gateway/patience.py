@@ -1,4 +1,4 @@
-"""Closes connections that never finish asking: uvicorn itself waits for headers for ever.
+"""Closes connections that never finish asking: uvicorn itself takes headers without end, for ever.
 
 Hand `PatientHttp` to uvicorn as its HTTP protocol. Bodies are bounded by `intake`.
 """
@@ -12,16 +12,23 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 # Headers are one packet; a phone on a bad line needs a few seconds for it.
 _HEADERS_S = 10.0
+# Cookies and a key are some hundred bytes; what is read at once may be longer and still pass.
+_HEADERS_BYTES = 65_536
+_TOO_LARGE = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
+    b"Content-Length: 0\r\nConnection: close\r\n\r\n"
+)
 
 
 class PatientHttp(HttpToolsProtocol):
-    """uvicorn's protocol with a bound on the time from a request's first byte to its headers."""
+    """uvicorn's protocol with bounds on the time and the bytes until a request's headers end."""
 
     headers_s = _HEADERS_S
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._waiting: TimerHandle | None = None
+        self._head_bytes = 0
 
     def connection_made(self, transport: BaseTransport) -> None:
         super().connection_made(cast("Any", transport))
@@ -31,6 +38,16 @@ class PatientHttp(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
         super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._waiting is None:
+            return
+        self._head_bytes += len(data)
+        if self._head_bytes > _HEADERS_BYTES:
+            if not self.transport.is_closing():
+                self.transport.write(_TOO_LARGE)
+            self._give_up()
 
     def on_message_begin(self) -> None:
         self._wait()
@@ -48,8 +65,9 @@ class PatientHttp(HttpToolsProtocol):
         if self._waiting is not None:
             self._waiting.cancel()
             self._waiting = None
+        self._head_bytes = 0
 
     def _give_up(self) -> None:
-        self._waiting = None
+        self._stop_waiting()
         if not self.transport.is_closing():
             self.transport.close()
