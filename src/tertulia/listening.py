@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 # Connections that may wait while a process starts or is started again.
-_BACKLOG = 1024
+BACKLOG = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ def listen(host: str, port: int) -> Listening:
     """Takes connections from now on; OSError when the address is taken or not ours."""
     bound = bind(host, port)
     try:
-        bound.listen(_BACKLOG)
+        bound.listen(BACKLOG)
     except OSError:
         bound.close()
         raise

@@ -29,11 +29,13 @@ from tertulia.gateway.desk import Desk, GatewayRules
 from tertulia.gateway.patience import PatientHttp
 from tertulia.gateway.streams import OpenStreams
 from tertulia.gateway.welcome import first_admin, leave_key, sign_in_token
-from tertulia.listening import Listening
+from tertulia.listening import BACKLOG, Listening
 from tertulia.replica.catalogue import model_named
 from tertulia.worker.desk import WorkerDesk, WorkerRules
 from tertulia.worker.loop import Worker
 
+# A page asks again within this time; a connection that rests longer is not worth its memory.
+_IDLE_S = 30
 # Open streams are closed at an event border well within this; then they resume elsewhere.
 _DRAIN_S = 5
 
@@ -75,10 +77,9 @@ async def _serve(
             log_config=None,
             server_header=False,
             date_header=True,
-            backlog=1024,
+            backlog=BACKLOG,
             timeout_graceful_shutdown=_DRAIN_S,
-            timeout_keep_alive=30,
-            h11_max_incomplete_event_size=65_536,
+            timeout_keep_alive=_IDLE_S,
         )
     )
 

@@ -5,6 +5,7 @@ It must never send a key to a place the user did not name, nor repeat a key in a
 
 from __future__ import annotations
 
+import json
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -124,7 +125,7 @@ class Server:
             raise NobodyThere(f"{self.url} does not answer ({_kind(error)})") from None
         if response.status_code >= 300:
             raise refusal(response)
-        value = _object(response)
+        value = json_object(response.content)
         if value is None:
             raise Refused(f"{self.url} answers, but is not Tertulia", "not_tertulia")
         return value
@@ -132,7 +133,7 @@ class Server:
 
 def refusal(response: httpx2.Response) -> Refused:
     """What a response that has been read says no with."""
-    problem = _object(response) or {}
+    problem = json_object(response.content) or {}
     inner = problem.get("error")
     if isinstance(inner, dict):
         problem = {"detail": inner.get("message"), "code": inner.get("code"), **inner}
@@ -151,9 +152,10 @@ def is_loopback(url: str) -> bool:
         return False
 
 
-def _object(response: httpx2.Response) -> dict[str, Any] | None:
+def json_object(text: str | bytes) -> dict[str, Any] | None:
+    """The JSON object in `text`; None for anything else."""
     try:
-        value = response.json()
+        value = json.loads(text)
     except ValueError:
         return None
     return value if isinstance(value, dict) else None

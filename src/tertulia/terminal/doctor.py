@@ -17,7 +17,7 @@ from tertulia import __version__
 from tertulia.config import ConfigError, Settings, load_settings
 from tertulia.listening import bind
 from tertulia.replica.catalogue import CatalogueModel, model_named
-from tertulia.terminal.client import is_loopback
+from tertulia.terminal.client import is_loopback, json_object
 from tertulia.terminal.database import examine_data
 from tertulia.terminal.findings import Finding
 from tertulia.terminal.machine import examine_machine
@@ -159,7 +159,6 @@ def _asked(url: str, key: str | None) -> dict[str, Any] | None:
                 body += chunk
                 if len(body) > _ANSWER_BYTES:
                     return None
-        value = json.loads(body)
-    except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, ValueError):
+    except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError):
         return None
-    return value if isinstance(value, dict) else None
+    return json_object(body)

@@ -6,7 +6,6 @@ and none is skipped. Time and chance are arguments.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from typing import Any, Literal
 
 import httpx2
 
-from tertulia.terminal.client import Ask, Server, refusal
+from tertulia.terminal.client import Ask, Server, json_object, refusal
 
 # A server that restarts is usually back within a second: three quick tries, then slower ones.
 _QUICK_TRIES = 3
@@ -111,7 +110,7 @@ class Following:
                 self._retry_s = min(max(block.retry / 1000, 0.0), _LONGEST_S)
             if not block.data:
                 continue
-            data = _json_object(block.data)
+            data = json_object(block.data)
             if data is None:
                 return False  # not ours: ask again from the last good event
             verdict = self._place(block.event, block.id)
@@ -171,11 +170,3 @@ def wait_s(failures: int, drawn: float, server_s: float) -> float:
     else:
         bound = min(_LONGEST_S, 2.0 ** (failures - _QUICK_TRIES))
     return max(bound, server_s) * (0.5 + drawn / 2)
-
-
-def _json_object(text: str) -> dict[str, Any] | None:
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None

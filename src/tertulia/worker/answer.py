@@ -34,6 +34,13 @@ from tertulia.worker.speak import Spoken, speak
 _REFUSED_FOR_GOOD = frozenset((400, 413, 422))
 _BUSY = frozenset((429, 503))
 
+# A waiting turn hears of replicas that come or go; should it miss one, it looks by itself.
+_LOOK_AGAIN_S = 0.5
+# A full replica frees a slot within seconds. Whatever it asks for, the turn must not sleep past
+# a better one.
+_RETRY_S = 0.2
+_LONGEST_RETRY_S = 2.0
+
 # Ends from outside that are nobody's wish: such a turn may be run again under its key.
 _FAILS = frozenset(("stale", "internal"))
 
@@ -120,7 +127,7 @@ async def _choose(desk: WorkerDesk, turn: Turn) -> Choice | None:
                 return choice
         if desk.clock.now() >= until:
             return None
-        await desk.replicas.changed(timeout_s=0.5)
+        await desk.replicas.changed(timeout_s=_LOOK_AGAIN_S)
 
 
 def _ready(models: Sequence[ModelState], served: str) -> ModelState | None:
@@ -144,17 +151,17 @@ async def _speak_to_the_end(
     progress can repeat for ever.
     """
     served = choice.model.served
-    losses, tries, cached = 0, 0, 0
+    losses, tries = 0, 0
     until = desk.clock.now() + desk.rules.replica_wait_s
     while True:
         left = prompt.answer_tokens - len(pen.ids)
         if left <= 0:
-            return Spoken("length", cached)
+            return Spoken("length", cached_tokens=0)
         replica = desk.replicas.pick(served)
         if replica is None:
             if desk.clock.now() >= until:
                 return NO_REPLICA if not pen.ids else REPLICA_LOST
-            await desk.replicas.changed(timeout_s=0.5)
+            await desk.replicas.changed(timeout_s=_LOOK_AGAIN_S)
             continue
         tries += 1
         before = pen.turn
@@ -163,8 +170,7 @@ async def _speak_to_the_end(
             raise Superseded
         said_before = len(pen.ids)
         try:
-            spoken = await speak(desk, pen, replica, request, vocabulary.control_ids)
-            return replace(spoken, cached_tokens=cached or spoken.cached_tokens)
+            return await speak(desk, pen, replica, request, vocabulary.control_ids)
         except ReplicaRefused as refused:
             # What was refused was never read: a turn that nobody took costs nothing.
             pen.turn = before
@@ -172,7 +178,7 @@ async def _speak_to_the_end(
             over = losses > desk.rules.continuations or desk.clock.now() >= until
             if over or refused.status in _REFUSED_FOR_GOOD:
                 return _what_refused(refused.status, begun=bool(pen.ids))
-            await desk.clock.sleep(min(refused.retry_after_s or 0.2, 2.0))
+            await desk.clock.sleep(min(refused.retry_after_s or _RETRY_S, _LONGEST_RETRY_S))
         except ReplicaLost:
             losses = 1 if len(pen.ids) > said_before else losses + 1
             if losses > desk.rules.continuations:

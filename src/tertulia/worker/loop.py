@@ -19,6 +19,11 @@ from tertulia.worker.failures import INTERNAL
 
 _log = structlog.get_logger(__name__)
 
+# A full worker hears when a slot comes free; should it miss that, it looks by itself.
+_ROOM_S = 0.25
+# A store that can't give a turn now is asked again this soon.
+_STORE_S = 0.5
+
 Held = tuple[str, int]
 
 
@@ -47,14 +52,14 @@ class Worker:
         desk = self._desk
         while True:
             if not self._has_room():
-                await desk.replicas.changed(timeout_s=0.25)
+                await desk.replicas.changed(timeout_s=_ROOM_S)
                 continue
             try:
                 turn = await desk.queue.claim(
                     lease_s=desk.rules.lease_s, skip=[reply_id for reply_id, _ in self.held]
                 )
             except StoreUnavailable:
-                await desk.clock.sleep(0.5)
+                await desk.clock.sleep(_STORE_S)
                 continue
             if turn is None:
                 await desk.bell.wait("turns", timeout_s=desk.rules.lease_s / 4)

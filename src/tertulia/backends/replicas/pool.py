@@ -15,7 +15,7 @@ import httpx2
 import structlog
 
 from tertulia.backends.replicas.fleet import FleetSource, ReplicaAddress
-from tertulia.backends.replicas.stream import Connection, Generation, connect, request_bytes
+from tertulia.backends.replicas.stream import Connection, Generation, bearer, connect, request_bytes
 from tertulia.core.types import GenerateRequest, ModelState, Said
 from tertulia.ports import Clock, ReplicaLost, Vocabulary
 
@@ -172,7 +172,7 @@ class HttpReplicas:
                 await self._http.post(
                     found.address.url + "/inference/v1/abort_requests",
                     json={"request_ids": [f"cmpl-{request_id}"]},
-                    headers=_headers(found.address),
+                    headers=bearer(found.address.key),
                     timeout=_ABORT_S,
                 )
             except httpx2.HTTPError:
@@ -260,7 +260,7 @@ class HttpReplicas:
                         "prompt": text,
                         "add_special_tokens": False,
                     },
-                    headers=_headers(found.address),
+                    headers=bearer(found.address.key),
                 )
                 theirs = tuple(answer.json()["tokens"])
             except (httpx2.HTTPError, ValueError, KeyError, TypeError):
@@ -283,7 +283,3 @@ class HttpReplicas:
             found.idle.append(connection)
         else:
             connection.fail("closed")
-
-
-def _headers(address: ReplicaAddress) -> dict[str, str]:
-    return {"Authorization": f"Bearer {address.key}"} if address.key else {}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
 from typing import Any, cast
 from urllib.parse import SplitResult
 
@@ -189,28 +188,21 @@ def request_bytes(
         body["priority"] = request.priority
     if sampling.seed is not None:
         body["seed"] = sampling.seed
-    return http_post(
-        url, "/v1/completions", body, {"X-Request-Id": request.request_id, **_bearer(key)}
-    )
-
-
-def http_post(
-    url: SplitResult, path: str, body: Mapping[str, Any], headers: Mapping[str, str]
-) -> bytes:
-    """A JSON POST as bytes. Header values are ours: ids and keys, checked here once more."""
     payload = json.dumps(body, separators=(",", ":")).encode()
     lines = [
-        f"POST {url.path.rstrip('/')}{path} HTTP/1.1",
+        f"POST {url.path.rstrip('/')}/v1/completions HTTP/1.1",
         f"Host: {url.netloc}",
         "Content-Type: application/json",
         f"Content-Length: {len(payload)}",
-        *(f"{name}: {value}" for name, value in headers.items()),
+        f"X-Request-Id: {request.request_id}",
+        *(f"{name}: {value}" for name, value in bearer(key).items()),
     ]
     assert not any("\r" in line or "\n" in line for line in lines), "a header can't hold a line end"
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + payload
 
 
-def _bearer(key: str | None) -> dict[str, str]:
+def bearer(key: str | None) -> dict[str, str]:
+    """The header that shows a replica's key, where it has one."""
     return {"Authorization": f"Bearer {key}"} if key else {}
 
 
