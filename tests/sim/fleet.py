@@ -310,14 +310,7 @@ class Gateway(Place):
                 return 204
             if isinstance(point, Ahead):
                 return 409
-            return EventStream(
-                self.desk,
-                turn,
-                render=NativeRender(1000),
-                after=point.after,
-                attempt=point.attempt,
-                reset=point.reset,
-            )
+            return EventStream(self.desk, turn, render=NativeRender(1000), begin=point)
 
         found = await self._call(work, "stream")
         if isinstance(found, int):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from tertulia.core.turn import is_terminal, stored_entries, terminal_entry
 from tertulia.core.types import Entry, LogView, Turn
@@ -45,6 +46,9 @@ class Resume:
     reset: bool = False
 
 
+BEGINNING: Final = Resume(0, None)
+
+
 @dataclass(frozen=True, slots=True)
 class Finished:
     """The client has seen everything."""
@@ -66,7 +70,7 @@ async def resume_point(
     given the rest of another text.
     """
     if not last_id:
-        return Resume(0, None)
+        return BEGINNING
     meant = attempt or 1
     view = await desk.log.read(turn.reply_id, last_id)
     if view is None or not (_tells(view, turn) if turn.status.is_final else view.last):

@@ -13,6 +13,7 @@ from tertulia.gateway.auth import still_valid
 from tertulia.gateway.caller import Caller
 from tertulia.gateway.desk import Desk
 from tertulia.gateway.figures import Figures
+from tertulia.gateway.follow import Resume
 from tertulia.gateway.front import Front
 from tertulia.gateway.problems import Problem
 from tertulia.gateway.sse import EventStream, NativeRender, Render
@@ -56,10 +57,8 @@ def new_stream(
     return _Timed(stream, front.figures, front.desk.clock)
 
 
-def resumed_stream(
-    desk: Desk, caller: Caller, turn: Turn, *, after: int, attempt: int | None, reset: bool
-) -> Response:
-    """The reply from after an event on."""
+def resumed_stream(desk: Desk, caller: Caller, turn: Turn, begin: Resume) -> Response:
+    """The reply from where its client goes on."""
 
     async def allowed() -> bool:
         return await still_valid(desk, caller)
@@ -68,9 +67,7 @@ def resumed_stream(
         desk,
         turn,
         render=NativeRender(desk.rules.retry_ms),
-        after=after,
-        attempt=attempt,
-        reset=reset,
+        begin=begin,
         allowed=allowed,
     )
 

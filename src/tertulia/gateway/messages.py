@@ -153,9 +153,7 @@ async def stream(
         sentence = f"The newest event is {point.last}."
         raise Problem("event_id_ahead", sentence, more={"lastEventId": point.last})
     demand_room(desk, caller)
-    return resumed_stream(
-        desk, caller, turn, after=point.after, attempt=point.attempt, reset=point.reset
-    )
+    return resumed_stream(desk, caller, turn, point)
 
 
 async def message_json(desk: Desk, message: Message) -> dict[str, Any]:

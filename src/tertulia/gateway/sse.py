@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 from tertulia.core.turn import frame
 from tertulia.core.types import Entry, Turn
 from tertulia.gateway.desk import Desk
-from tertulia.gateway.follow import Gone, Reset, follow_answer
+from tertulia.gateway.follow import BEGINNING, Gone, Reset, Resume, follow_answer
 from tertulia.ports import StoreUnavailable
 
 HEADERS: Final[Mapping[str, str]] = {
@@ -75,9 +75,7 @@ class EventStream(Response):
         turn: Turn,
         *,
         render: Render,
-        after: int = 0,
-        attempt: int | None = None,
-        reset: bool = False,
+        begin: Resume = BEGINNING,
         headers: Mapping[str, str] | None = None,
         allowed: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
@@ -87,9 +85,7 @@ class EventStream(Response):
         self._desk = desk
         self._turn = turn
         self._render = render
-        self._after = after
-        self._attempt = attempt
-        self._reset = reset
+        self._begin = begin
         self._allowed = allowed
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
@@ -111,7 +107,7 @@ class EventStream(Response):
         await _mark_followed(desk, self._turn)
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         opening = self._render.start()
-        if self._reset:
+        if self._begin.reset:
             opening += self._render.reset("attempt")
         await self._send(send, opening)
         try:
@@ -123,9 +119,9 @@ class EventStream(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _follow(self, send: Send, gone: asyncio.Task[None]) -> None:
-        desk, render = self._desk, self._render
+        desk, render, begin = self._desk, self._render, self._begin
         wrote_at = checked_at = desk.clock.now()
-        batches = follow_answer(desk, self._turn, after=self._after, attempt=self._attempt)
+        batches = follow_answer(desk, self._turn, after=begin.after, attempt=begin.attempt)
         async with aclosing(batches):
             async for batch in batches:
                 if gone.done():
