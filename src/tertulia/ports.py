@@ -25,10 +25,10 @@ from tertulia.core.types import (
     Message,
     ModelState,
     NewTurn,
+    Note,
     Outcome,
     Page,
     PromptMessage,
-    Reason,
     Said,
     Session,
     Spent,
@@ -114,20 +114,7 @@ class Turns(Protocol):
     async def admit(self, turn: NewTurn, limits: Limits) -> Admission: ...
     async def find(self, owner: str, reply_id: str) -> Turn | None: ...
     async def find_by_key(self, owner: str, key: str) -> Turn | None: ...
-    async def note(
-        self,
-        reply_id: str,
-        epoch: int,
-        *,
-        attempt: int,
-        model: str,
-        reason: Reason,
-        replica: str | None,
-        request_id: str | None,
-        prompt_tokens: int,
-        pin: Literal["pin", "keep"],
-        notices: Sequence[str] = (),
-    ) -> bool: ...
+    async def note(self, reply_id: str, epoch: int, note: Note) -> bool: ...
     async def finish(self, reply_id: str, epoch: int, outcome: Outcome) -> bool: ...
     async def seize(self, owner: str, reply_id: str, reason: str) -> Turn | None: ...
 

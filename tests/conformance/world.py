@@ -17,6 +17,7 @@ from tertulia.core.types import (
     Finish,
     Limits,
     NewTurn,
+    Note,
     Outcome,
     Reason,
     Refusal,
@@ -171,9 +172,7 @@ async def answered(
 async def note(
     backend: Backend, turn: Turn, *, epoch: int | None = None, pin: Literal["pin", "keep"] = "pin"
 ) -> bool:
-    return await backend.turns.note(
-        turn.reply_id,
-        turn.epoch if epoch is None else epoch,
+    noted = Note(
         attempt=turn.attempt,
         model="small-1",
         reason=Reason.AUTO,
@@ -183,6 +182,7 @@ async def note(
         pin=pin,
         notices=("context_shortened",),
     )
+    return await backend.turns.note(turn.reply_id, turn.epoch if epoch is None else epoch, noted)
 
 
 async def used_and_held(backend: Backend, owner: str) -> tuple[int, int, tuple[str, ...]]:

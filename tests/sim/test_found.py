@@ -23,6 +23,7 @@ from tertulia.core.types import (
     Entry,
     Finish,
     LogView,
+    Note,
     Outcome,
     PromptMessage,
     Reason,
@@ -105,13 +106,7 @@ class Stage:
             self.shared.turns.note(
                 turn.reply_id,
                 turn.epoch,
-                attempt=1,
-                model="fake-1",
-                reason=Reason.AUTO,
-                replica=None,
-                request_id=None,
-                prompt_tokens=9,
-                pin="keep",
+                Note(1, "fake-1", Reason.AUTO, None, None, prompt_tokens=9, pin="keep"),
             )
         )
         self.append(turn, said(self.stored(turn), " oak elm."))

@@ -15,8 +15,8 @@ from tertulia.core.types import (
     Finish,
     Message,
     NewTurn,
+    Note,
     Outcome,
-    Reason,
     Status,
     Turn,
 )
@@ -106,27 +106,17 @@ def seized(turn: Turn, reason: str, now: float) -> Turn:
     )
 
 
-def noted(
-    turn: Turn,
-    *,
-    attempt: int,
-    model: str,
-    reason: Reason,
-    replica: str | None,
-    request_id: str | None,
-    prompt_tokens: int,
-    notices: Sequence[str],
-) -> Turn:
+def noted(turn: Turn, note: Note) -> Turn:
     """The turn once it is known who answers."""
     return replace(
         turn,
-        attempt=attempt,
-        model=model,
-        reason=reason,
-        replica=replica,
-        request_id=request_id,
-        prompt_tokens=prompt_tokens,
-        notices=joined(turn.notices, notices),
+        attempt=note.attempt,
+        model=note.model,
+        reason=note.reason,
+        replica=note.replica,
+        request_id=note.request_id,
+        prompt_tokens=note.prompt_tokens,
+        notices=joined(turn.notices, note.notices),
     )
 
 

@@ -245,6 +245,24 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
+class Note:
+    """Who answers a turn, where and under which request, as the holder of its claim finds out.
+
+    `replica` and `request_id` are None until one is asked. `pin` says whether the conversation stays
+    with the model.
+    """
+
+    attempt: int
+    model: str
+    reason: Reason
+    replica: str | None
+    request_id: str | None
+    prompt_tokens: int
+    pin: Literal["pin", "keep"]
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """How a turn ends: written with its settlement in one transaction, once.
 

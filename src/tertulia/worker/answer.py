@@ -16,6 +16,7 @@ from tertulia.core.types import (
     Finish,
     GenerateRequest,
     ModelState,
+    Note,
     Reason,
     Refusal,
     Status,
@@ -225,9 +226,7 @@ async def _note(
     turn = pen.turn
     assert turn.reason is not None
     pen.turn = replace(turn, replica=replica, request_id=request_id)
-    return await desk.turns.note(
-        turn.reply_id,
-        turn.epoch,
+    note = Note(
         attempt=turn.attempt,
         model=choice.model.served,
         reason=turn.reason,
@@ -237,6 +236,7 @@ async def _note(
         pin=choice.pin,
         notices=turn.notices,
     )
+    return await desk.turns.note(turn.reply_id, turn.epoch, note)
 
 
 async def _refuse(desk: WorkerDesk, pen: Pen, refusal: Refusal, cached_tokens: int) -> None:

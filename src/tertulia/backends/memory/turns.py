@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
 
 from tertulia.backends.memory.log import MemoryLog
 from tertulia.backends.memory.store import MemoryStore
@@ -28,8 +26,8 @@ from tertulia.core.types import (
     Limits,
     Missing,
     NewTurn,
+    Note,
     Outcome,
-    Reason,
     Repeated,
     Status,
     Turn,
@@ -80,39 +78,19 @@ class MemoryTurns:
         reply_id = self._store.turn_keys.get((owner, key))
         return self._store.turns[reply_id] if reply_id is not None else None
 
-    async def note(
-        self,
-        reply_id: str,
-        epoch: int,
-        *,
-        attempt: int,
-        model: str,
-        reason: Reason,
-        replica: str | None,
-        request_id: str | None,
-        prompt_tokens: int,
-        pin: Literal["pin", "keep"],
-        notices: Sequence[str] = (),
-    ) -> bool:
+    async def note(self, reply_id: str, epoch: int, note: Note) -> bool:
         """Who answers, under an epoch; False when superseded."""
         turn = self._held(reply_id, epoch)
         if turn is None:
             return False
-        turn = noted(
-            turn,
-            attempt=attempt,
-            model=model,
-            reason=reason,
-            replica=replica,
-            request_id=request_id,
-            prompt_tokens=prompt_tokens,
-            notices=notices,
-        )
+        turn = noted(turn, note)
         self._store.put_turn(turn)
         self._show(turn, None)
-        if pin == "pin" and turn.conversation_id is not None:
+        if note.pin == "pin" and turn.conversation_id is not None:
             key = (turn.owner, turn.conversation_id)
-            self._store.conversations[key] = replace(self._store.conversations[key], model=model)
+            self._store.conversations[key] = replace(
+                self._store.conversations[key], model=note.model
+            )
         return True
 
     async def finish(self, reply_id: str, epoch: int, outcome: Outcome) -> bool:

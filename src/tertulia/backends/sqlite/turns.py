@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Final, Literal
+from typing import Final
 
 from tertulia.backends.sql import statements
 from tertulia.backends.sqlite.log import SqliteLog, log_attempt, restart_log
@@ -33,8 +33,8 @@ from tertulia.core.types import (
     Limits,
     Missing,
     NewTurn,
+    Note,
     Outcome,
-    Reason,
     Repeated,
     Spent,
     Status,
@@ -77,40 +77,18 @@ class SqliteTurns:
         values = {"owner": owner, "key": key}
         return await self._readers.ask(lambda database: _one(database, "by_key", values))
 
-    async def note(
-        self,
-        reply_id: str,
-        epoch: int,
-        *,
-        attempt: int,
-        model: str,
-        reason: Reason,
-        replica: str | None,
-        request_id: str | None,
-        prompt_tokens: int,
-        pin: Literal["pin", "keep"],
-        notices: Sequence[str] = (),
-    ) -> bool:
+    async def note(self, reply_id: str, epoch: int, note: Note) -> bool:
         """Who answers, under an epoch; False when superseded."""
 
         def step(database: Database) -> bool:
             turn = _held(database, reply_id, epoch)
             if turn is None:
                 return False
-            turn = noted(
-                turn,
-                attempt=attempt,
-                model=model,
-                reason=reason,
-                replica=replica,
-                request_id=request_id,
-                prompt_tokens=prompt_tokens,
-                notices=notices,
-            )
+            turn = noted(turn, note)
             _rewrite(database, turn)
             _show(database, turn, None)
-            if pin == "pin" and turn.conversation_id is not None:
-                values = {"owner": turn.owner, "id": turn.conversation_id, "model": model}
+            if note.pin == "pin" and turn.conversation_id is not None:
+                values = {"owner": turn.owner, "id": turn.conversation_id, "model": note.model}
                 database.execute(CONVERSATIONS["pin_model"], values)
             return True
 
