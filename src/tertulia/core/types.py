@@ -248,8 +248,8 @@ class Turn:
 class Note:
     """Who answers a turn, where and under which request, as the holder of its claim finds out.
 
-    `replica` and `request_id` are None until one is asked. `pin` says whether the conversation stays
-    with the model.
+    `replica` and `request_id` are None until one is asked. `pin` says whether the conversation
+    stays with the model.
     """
 
     attempt: int
