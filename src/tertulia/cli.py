@@ -65,8 +65,8 @@ def serve(
 ) -> None:
     """Run the whole service on this machine: page, API, worker and engines.
 
-    The first start fetches a small model (93 MB) and prints a link that signs you in. A larger
-    model is fetched meanwhile (478 MB; `--large off` for never). Ctrl-C ends everything; answers
+    The first start fetches a small model (98 MB) and prints a link that signs you in. A larger
+    model is fetched meanwhile (491 MB; `--large off` for never). Ctrl-C ends everything; answers
     in progress go on at the next start.
     """
     given = {
