@@ -143,6 +143,14 @@ async def test_what_is_asked_for_reaches_the_replica() -> None:
     assert asked.max_tokens == 50
 
 
+async def test_a_top_p_of_0_is_the_likeliest_token_and_not_an_error() -> None:
+    """OpenAI takes 0 to 1; engines take only what is above 0."""
+    async with rig() as here, sdk(here) as client:
+        await client.chat.completions.create(model="auto", messages=HI, top_p=0)
+        asked = here.replicas.asked[0]
+    assert 0 < asked.sampling.top_p < 1e-3
+
+
 async def test_a_stop_text_ends_the_answer_before_it() -> None:
     async with rig() as here, sdk(here) as client:
         done = await client.chat.completions.create(

@@ -23,6 +23,8 @@ _ROLES: Final[Mapping[str, Role]] = {
 _MESSAGES = 2_000
 _STOPS = 4
 _STOP_CHARS = 200
+# OpenAI takes 0 for "the likeliest token"; engines refuse it, and draw just that from any trifle.
+_LEAST_TOP_P = 1e-6
 
 # What is not served -> the values that ask for nothing and so do no harm.
 _NOT_SERVED: Final[Mapping[str, tuple[Any, ...]]] = {
@@ -101,7 +103,7 @@ def sampling_of(body: ChatBody) -> Sampling:
     usual = Sampling()
     return Sampling(
         temperature=usual.temperature if body.temperature is None else body.temperature,
-        top_p=usual.top_p if body.top_p is None else body.top_p,
+        top_p=usual.top_p if body.top_p is None else max(body.top_p, _LEAST_TOP_P),
         seed=body.seed,
         stop=_stops(body.stop),
     )
