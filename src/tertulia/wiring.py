@@ -22,7 +22,7 @@ from tertulia.backends.splitting import split_sentences
 from tertulia.backends.sqlite import SqliteBackend
 from tertulia.backends.vocabulary import ModelVocabulary, VocabularyBroken, load_vocabulary
 from tertulia.config import Settings
-from tertulia.core.plans import Plan
+from tertulia.core.plans import Plan, Plans
 from tertulia.core.types import Limits, ModelState
 from tertulia.gateway.app import create_app
 from tertulia.gateway.desk import Desk, GatewayRules
@@ -193,17 +193,20 @@ def _fixed_fleet(settings: Settings) -> Fleet:
     return Fleet(models, replicas)
 
 
-def _plans(settings: Settings) -> dict[str, Plan]:
-    return {
-        name: Plan(
-            name=name,
-            window_tokens=table.window_tokens,
-            answer_tokens=table.answer_tokens,
-            limits=Limits(table.tokens_per_day, table.replies_running),
-            abandon_s=table.abandon_s,
+def _plans(settings: Settings) -> Plans:
+    return Plans(
+        (
+            name,
+            Plan(
+                name=name,
+                window_tokens=table.window_tokens,
+                answer_tokens=table.answer_tokens,
+                limits=Limits(table.tokens_per_day, table.replies_running),
+                abandon_s=table.abandon_s,
+            ),
         )
         for name, table in settings.plans.items()
-    }
+    )
 
 
 class Vocabularies:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tertulia.core.plans import Plan
+from tertulia.core.plans import Plan, Plans
 from tertulia.core.types import Limits
 
 PLAN = Plan("free", window_tokens=8000, answer_tokens=1000, limits=Limits(100_000, 2))
@@ -21,3 +21,9 @@ def test_the_smaller_of_the_plans_and_the_models_window_counts(
 ) -> None:
     assert PLAN.window_on(model_window_tokens) == window
     assert PLAN.room_for_text(model_window_tokens, fixed_tokens=0) == window - 64
+
+
+def test_a_plan_that_is_configured_no_longer_is_served_as_free() -> None:
+    plans = Plans(free=PLAN)
+    assert plans["gold"] is PLAN
+    assert "gold" not in plans

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from typing import Final
+
 from tertulia.core.types import Limits
+
+# Every account begins on it, and it is always configured.
+FREE: Final = "free"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,3 +33,10 @@ class Plan:
         """The longest text in tokens that fits beside the fixed parts and a short answer."""
         room = self.window_on(model_window_tokens) - self.limits.min_answer_tokens
         return max(0, room - fixed_tokens)
+
+
+class Plans(dict[str, Plan]):
+    """The plans by name. Who is on a plan that was taken out of the configuration is on `free`."""
+
+    def __missing__(self, name: str) -> Plan:
+        return self[FREE]
