@@ -18,6 +18,7 @@ from pydantic import (
     SecretStr,
     ValidationError,
     field_validator,
+    model_validator,
 )
 from pydantic_settings import (
     BaseSettings,
@@ -66,9 +67,14 @@ class ServerTable(_Table):
     )
 
     @property
+    def is_exposed(self) -> bool:
+        """Whether other machines may reach it."""
+        return self.host not in _LOOPBACK
+
+    @property
     def known_hosts(self) -> tuple[str, ...]:
         """The names that calls may use: on loopback a foreign name is an attack, not a user."""
-        if not self.hosts and self.host not in _LOOPBACK:
+        if not self.hosts and self.is_exposed:
             return ("*",)
         return (*_LOOPBACK, "[::1]", *self.hosts)
 
@@ -121,6 +127,12 @@ class PlanTable(_Table):
     abandon_s: Seconds | None = Field(
         30.0, description="How long a reply goes on with nobody following; none: to its end."
     )
+
+    @model_validator(mode="after")
+    def _leaves_room_for_a_question(self) -> PlanTable:
+        if self.answer_tokens >= self.window_tokens:
+            raise ValueError("answer_tokens must be less than window_tokens, which holds both")
+        return self
 
 
 class PromptTable(_Table):
@@ -256,4 +268,4 @@ def _sentence(problem: Any) -> str:
     where = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "extra_forbidden":
         return f"{where}: there is no such setting"
-    return f"{where}: {problem['msg']}"
+    return f"{where}: {problem['msg'].removeprefix('Value error, ')}"

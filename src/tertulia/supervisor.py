@@ -97,6 +97,8 @@ async def _serve(settings: Settings, config: Path | None, say: Callable[[str], N
     except OSError as error:
         say(_taken(settings, error))
         return 1
+    if settings.server.is_exposed:
+        say(_exposed(settings))
     leaving = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -294,6 +296,14 @@ def _taken(settings: Settings, error: OSError) -> str:
     return (
         f"Can't listen on {where}: {error.strerror}. Is Tertulia running already? "
         "Choose another port with --port."
+    )
+
+
+def _exposed(settings: Settings) -> str:
+    who = "may make an account" if settings.server.registration == "open" else "may try to sign in"
+    return (
+        f"Listening on {settings.server.host}: whoever reaches this machine {who}, and what is "
+        "said crosses the network unencrypted unless a proxy with TLS stands in front."
     )
 
 

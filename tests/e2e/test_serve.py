@@ -50,6 +50,25 @@ def test_a_folder_that_can_not_be_used_is_said_in_one_sentence(tmp_path: Path) -
     assert (ended.returncode, len(ended.stdout.splitlines()), ended.stderr) == (1, 1, "")
 
 
+async def test_a_service_that_others_can_reach_says_so(tmp_path: Path) -> None:
+    """Once a person has opened it to the network, nothing else on the screen would tell."""
+    service = Service(tmp_path, 'host = "0.0.0.0"\n' + NO_ENGINE)
+    service.start()
+    try:
+        await answers(service)
+    finally:
+        service.end()
+    assert "Listening on 0.0.0.0: whoever" in service.program.log.read_text()
+
+
+def test_a_plan_without_room_for_a_question_is_refused(tmp_path: Path) -> None:
+    config = tmp_path / "tertulia.toml"
+    config.write_text("[plans.plus]\nwindow_tokens = 500\nanswer_tokens = 500\n")
+    ended = serve("--config", str(config))
+    assert ended.returncode == 1
+    assert "plans.plus: answer_tokens must be less than window_tokens" in ended.stderr
+
+
 async def answers(service: Service) -> None:
     """Returns when the lanes answer; models are not waited for."""
     until = time.monotonic() + START_S

@@ -113,3 +113,14 @@ def test_a_template_of_no_use_is_a_clear_end(
     (tmp_path / "model.json").write_text(json.dumps(described))
     assert run(ReplicaSettings(tmp_path)) == 2
     assert "does not show each system text as it is" in caplog.text
+
+
+@pytest.mark.model
+def test_a_damaged_model_is_a_clear_end(
+    small_folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("model.json", "tokenizer.json"):
+        (tmp_path / name).write_bytes((small_folder / name).read_bytes())
+    (tmp_path / "model.gguf").write_bytes(b"\xff" * 1000)
+    assert run(ReplicaSettings(tmp_path)) == 2
+    assert f"{tmp_path} can't be loaded" in caplog.text

@@ -65,7 +65,13 @@ def run(settings: ReplicaSettings) -> int:
         log.error("%s", error)
         return 2
     began_s = time.perf_counter()
-    model = LlamaModel(settings.folder, description, _llama_settings(settings))
+    try:
+        model = LlamaModel(settings.folder, description, _llama_settings(settings))
+    except (ValueError, OSError, RuntimeError) as error:
+        listener.close()
+        log.error("%s can't be loaded: %s", settings.folder, error)
+        log.error("delete that folder and fetch it again: tertulia models install")
+        return 2
     measured = settings.step_tokens or measure_step_tokens(model, settings.step_target_s)
     step_tokens = max(measured, settings.n_slots)  # every stream moves in every step
     log.info(
