@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,6 +23,7 @@ from tests.lanes.gateway_rig import (
     Rig,
     ScriptedReplicas,
     rig,
+    until,
     with_limits,
 )
 
@@ -141,6 +143,22 @@ async def test_what_is_asked_for_reaches_the_replica() -> None:
     assert said == "One.\n\nTwo.Three.Four.Five."
     assert (asked.sampling.temperature, asked.sampling.top_p, asked.sampling.seed) == (0, 0.5, 7)
     assert asked.max_tokens == 50
+
+
+async def test_a_completion_can_be_stopped_like_any_reply() -> None:
+    """Its id is in `x-request-id` and among the running ones; it once stopped with a 404."""
+    async with rig(replicas=ScriptedReplicas(before_hold=3)) as here:
+        client = await here.user("ana")
+        body = {"model": "auto", "messages": HI}
+        asked = asyncio.create_task(client.post("/v1/chat/completions", json=body))
+        await until(lambda: here.replicas.asked)
+        (reply_id,) = here.backend.store.turns
+        stopped = await client.post(f"/v1/messages/{reply_id}/stop")
+        again = await client.post(f"/v1/messages/{reply_id}/stop")
+        said = (await asked).json()["choices"][0]
+    assert (stopped.status_code, stopped.json()["status"]) == (200, "stopped")
+    assert again.json() == stopped.json()
+    assert said["message"]["content"] == stopped.json()["content"]
 
 
 async def test_a_top_p_of_0_is_the_likeliest_token_and_not_an_error() -> None:

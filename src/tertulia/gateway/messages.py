@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from tertulia.core.turn import text_so_far
-from tertulia.core.types import Message
+from tertulia.core.types import Message, Turn
 from tertulia.gateway.admit import UNSET, MessageAsk, RegenerateAsk
 from tertulia.gateway.auth import Asking
 from tertulia.gateway.bodies import Body, body_sha, read_body, schema_of
@@ -106,8 +106,11 @@ async def regenerate(request: Request, message_id: str, caller: Asking, front: A
 async def stop(message_id: str, caller: Asking, front: AtFront) -> JSONResponse:
     """Answers with the saved reply once the replica has dropped it; stopping twice is no error."""
     desk, owner = front.desk, caller.user.id
-    if await stop_reply(desk, owner, message_id, "stopped") is None:
+    stopped = await stop_reply(desk, owner, message_id, "stopped")
+    if stopped is None:
         raise not_found()
+    if stopped.conversation_id is None:
+        return JSONResponse(await message_json(desk, _lone_reply(stopped)))
     message = await desk.messages.find(owner, message_id)
     if message is None:
         raise not_found()
@@ -187,6 +190,30 @@ async def message_json(desk: Desk, message: Message) -> dict[str, Any]:
         },
         "lastEventId": last_event_id,
     }
+
+
+def _lone_reply(turn: Turn) -> Message:
+    """The reply of a call that belongs to no conversation, and so has no message of its own."""
+    return Message(
+        owner=turn.owner,
+        conversation_id="",
+        id=turn.reply_id,
+        parent_id=None,
+        seq=1,
+        role="assistant",
+        content=turn.text,
+        tokens=turn.usage.output,
+        tokenizer="",
+        status=turn.status,
+        created_at=turn.created_at,
+        model=turn.model,
+        requested=turn.requested,
+        reason=turn.reason,
+        finish=turn.finish,
+        notices=turn.notices,
+        failure=turn.failure,
+        last_event_id=turn.last_event_id,
+    )
 
 
 def _event_number(given: str | None, field: str) -> int | None:
