@@ -106,7 +106,8 @@ class ReplicaTable(_Table):
     url: AnyHttpUrl = Field(description="Its address, without /v1.")
     slots: int = Field(32, ge=1, le=4096, description="Replies it generates at once.")
     vocabulary: Path = Field(
-        description="Folder with the model's tokenizer.json and model.json (`tertulia models`)."
+        description="Folder with the model's tokenizer.json and model.json, "
+        "which examples/describe_model.py writes."
     )
     key: SecretStr | None = Field(None, description="Its API key, if it wants one.")
     trusted: bool = Field(
@@ -124,8 +125,8 @@ class PlanTable(_Table):
     answer_tokens: Tokens = Field(1_000, description="Longest answer.")
     tokens_per_day: Tokens = Field(200_000, description="Tokens a user may use a UTC day.")
     replies_running: int = Field(2, ge=1, le=100_000, description="Replies at the same time.")
-    abandon_s: Seconds | None = Field(
-        30.0, description="How long a reply goes on with nobody following; none: to its end."
+    abandon_s: Seconds = Field(
+        30.0, description="How long a reply goes on with nobody following it."
     )
 
     @model_validator(mode="after")
