@@ -16,7 +16,7 @@ LOCAL = replace(RULES, hosts=load_settings(None).server.known_hosts)
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:8000", "127.0.0.1.evil.example", ""]
+    "host", ["evil.example", "evil.example:8000", "127.0.0.1.evil.example", "[::1]evil.example", ""]
 )
 async def test_a_foreign_host_name_gets_nothing(host: str) -> None:
     async with rig(rules=LOCAL) as here:

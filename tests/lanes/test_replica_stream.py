@@ -18,8 +18,8 @@ PATIENCE_S = 10.0
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
-def chunk(text: str, number: int) -> bytes:
-    document = {"choices": [{"text": text, "finish_reason": None, "token_ids": [number]}]}
+def chunk(text: str, number: int, finish: str | None = None) -> bytes:
+    document = {"choices": [{"text": text, "finish_reason": finish, "token_ids": [number]}]}
     data = b"data: " + json.dumps(document, separators=(",", ":")).encode() + b"\n\n"
     return b"%x\r\n%b\r\n" % (len(data), data)
 
@@ -89,3 +89,21 @@ async def test_headers_without_end_end_the_connection() -> None:
         writer.write(b"HTTP/1.1 200 OK\r\n" + b"X: 0123456789\r\n" * 10_000)
         with pytest.raises(ReplicaLost):
             await generation.next()
+
+
+@pytest.mark.anyio
+async def test_the_last_words_do_not_wait_for_a_usage_that_never_comes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tertulia.backends.replicas.stream.USAGE_S", 0.01)
+    async with replica() as (connection, writer):
+        connection.send(b"POST / HTTP/1.1\r\n\r\n")
+        generation = Generation(connection, pace_s=0.0)
+        writer.write(HEAD + chunk("All.", 1, finish="stop"))
+        said = await generation.next()
+        assert ([unit.text for unit in said.units], said.finish, said.usage) == (
+            ["All."],
+            "stop",
+            None,
+        )
+        assert not connection.alive, "what may still come must not be read as another reply's"

@@ -32,6 +32,7 @@ class KnownHosts:
 
 
 def _without_port(host: str) -> str:
-    if host.startswith("["):
-        return host[: host.find("]") + 1].lower()
+    name, bracket, port = host.partition("]")
+    if bracket:
+        return (name + bracket).lower() if port[:1] in ("", ":") else host
     return host.partition(":")[0].lower()

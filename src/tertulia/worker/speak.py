@@ -45,7 +45,7 @@ async def speak(
     async with aclosing(desk.replicas.generate(replica, request)) as batches:
         async for said in batches:
             usage = said.usage or usage
-            units = said.units if said.finish is None else _without_control(said.units, control)
+            units = _without_control(said.units, control)
             asked = _within(units, left)
             left -= sum(len(unit.ids) for unit in asked)
             # A replica that says more than it was asked for has reached the limit all the same.
@@ -84,5 +84,8 @@ def _within(units: Sequence[Unit], left: int) -> Sequence[Unit]:
 
 
 def _without_control(units: Sequence[Unit], control: frozenset[int]) -> tuple[Unit, ...]:
-    """The last units without end-of-turn tokens, which the next prompt's template adds itself."""
+    """The units without control tokens, which have no text: only a template may put them into the
+    next prompt, not a model that began a turn of its own."""
+    if all(control.isdisjoint(unit.ids) for unit in units):
+        return tuple(units)
     return tuple(Unit(unit.text, tuple(i for i in unit.ids if i not in control)) for unit in units)

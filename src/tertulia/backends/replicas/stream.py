@@ -20,6 +20,8 @@ from tertulia.ports import ReplicaLost, ReplicaRefused
 # Enough for an error body or several hundred chunks between two paced reads.
 _BUFFER_BYTES = 4_000_000
 _HEADERS_BYTES = 65_536
+# The usage follows the finish in the same write, or in the next one.
+USAGE_S = 1.0
 _CONNECT_S = 2.0
 _EVENT_END = b"\n\n"
 _DATA = b"data: "
@@ -217,6 +219,7 @@ class Generation:
         self._pace_s = pace_s
         self._reader = ChunkReader()
         self._loop = asyncio.get_running_loop()
+        self._hurry: asyncio.TimerHandle | None = None
         self.progressed_at = self._loop.time()
 
     async def next(self) -> Said:
@@ -228,10 +231,12 @@ class Generation:
             if connection.status >= 300:
                 await self._refuse()
             units += self._read_units()
-            over = reader.done or (connection.complete and reader.finish is not None)
-            if over:
+            closed = connection.complete or connection.lost is not None
+            if reader.done or (closed and reader.finish is not None):
+                if self._hurry is not None:
+                    self._hurry.cancel()  # the connection may carry another reply next
                 return Said(units, reader.finish or "abort", reader.usage)
-            if connection.lost is not None or connection.complete:
+            if closed:
                 # What came last is given first; the loss shows again at the next call.
                 if units:
                     return Said(units)
@@ -240,6 +245,9 @@ class Generation:
                 self.progressed_at = self._loop.time()
                 self._loop.call_later(self._pace_s, connection.resume)
                 return Said(units)
+            if reader.finish is not None and self._hurry is None:
+                # The reply is whole: its last words don't wait for figures that never come.
+                self._hurry = self._loop.call_later(USAGE_S, connection.fail, "no usage came")
             # Headers, half an event, or the end is near: no reason to pace.
             connection.resume()
 
