@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tertulia.core.types import GenerateRequest, Said
+from tertulia.core.types import GenerateRequest, Said, Unit
 from tertulia.ports import ReplicaRefused
 from tests.lanes.gateway_rig import PLANS, ScriptedReplicas, ask, events, new_conversation, rig
 from tests.lanes.gateway_rig import text_of as shown
@@ -56,3 +56,29 @@ async def test_a_no_is_told_as_what_it_is(status: int, code: str) -> None:
         answer = await ask(client, await new_conversation(client))
     _, kind, data = events(answer.text)[-1]
     assert (kind, data["code"]) == ("fail", code)
+
+
+class Unruly(ScriptedReplicas):
+    """Begins a turn of its own in the middle of the reply."""
+
+    async def generate(self, replica: str, request: GenerateRequest) -> AsyncGenerator[Said, None]:
+        async for said in super().generate(replica, request):
+            yield Said(
+                tuple(Unit(unit.text, (1, *unit.ids, 2)) for unit in said.units),
+                said.finish,
+                said.usage,
+            )
+
+
+async def test_a_control_token_that_a_model_says_is_no_part_of_the_next_prompt() -> None:
+    """I19: only the template puts control tokens into a prompt."""
+    replicas = Unruly()
+    async with rig(replicas=replicas) as here:
+        client = await here.user("ana")
+        conversation = await new_conversation(client)
+        said = shown((await ask(client, conversation, key="first")).text)
+        await ask(client, conversation, key="second")
+    prompt = replicas.asked[-1].prompt
+    assert len(prompt) > len(said)
+    # One opens the prompt, one closes each of its four messages.
+    assert sum(number in (1, 2) for number in prompt) == 5
