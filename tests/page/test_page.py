@@ -263,3 +263,23 @@ def test_a_phone_has_no_sideways_scroll_and_opens_the_list(browser: Browser, add
     page.wait_for_selector(".prose table")
     assert page.evaluate("document.documentElement.scrollWidth") == 360
     context.close()
+
+
+def test_a_conversation_is_renamed_and_deleted_from_the_list_with_the_mouse(page: Page) -> None:
+    """The box must show although the pointer has left the row that opened it."""
+    ask(page, "hello there")
+    until_done(page)
+    row = page.locator(".entry").first
+    row.hover()
+    row.get_by_label("Options of").click()
+    page.get_by_role("menuitem", name="Rename").click()
+    expect(page.get_by_label("Title", exact=True)).to_be_focused()
+    page.keyboard.type("A name of my own")
+    page.keyboard.press("Enter")
+    expect(row).to_contain_text("A name of my own")
+
+    row.hover()
+    row.get_by_label("Options of").click()
+    page.get_by_role("menuitem", name="Delete").click()
+    page.get_by_role("button", name="Delete", exact=True).click()
+    expect(page.locator(".entry", has_text="A name of my own")).to_have_count(0)

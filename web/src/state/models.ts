@@ -45,6 +45,7 @@ export function labelOf(model: Model): string {
   const state = model.status?.state ?? "ready";
   if (state === "ready") return name;
   const share = progressOf(model);
+  if (state === "fetching" && share === 1) return `${name} – unpacking`;
   if (state === "fetching") return share === null ? `${name} – downloading` : `${name} – downloading ${Math.floor(share * 100)} %`;
   return `${name} – ${{ starting: "starting", absent: "not there", failed: "failed" }[state]}`;
 }

@@ -20,6 +20,7 @@ function words(model: Model, share: number | null): string {
   const other = offered.value.find((one) => (one.status?.state ?? "ready") === "ready");
   const meanwhile = other === undefined ? "" : ` ${titleOf(other.id)} answers meanwhile.`;
   if (model.status?.state === "starting") return `${name} is starting.${meanwhile}`;
+  if (share === 1) return `${name} has been downloaded and is being unpacked.${meanwhile}`;
   const size = model.status?.total_bytes ? ` of ${(model.status.total_bytes / 1e9).toFixed(1)} GB` : "";
   return `${name} is being downloaded${share === null ? "" : `: ${Math.floor(share * 100)} %${size}`}.${meanwhile}`;
 }

@@ -39,7 +39,7 @@ export function ConversationMenu({ conversation }: { conversation: Conversation 
     event.preventDefault();
   };
   return (
-    <div class={open ? "menu-root is-open" : "menu-root"} ref={root} onKeyDown={onKeyDown}>
+    <div class={open || asking !== null ? "menu-root is-open" : "menu-root"} ref={root} onKeyDown={onKeyDown}>
       <button type="button" class="icon-button" aria-label={`Options of ${conversation.title || "this chat"}`} aria-haspopup="menu"
         aria-expanded={open} onClick={() => setOpen(!open)}>
         <Icon name="more" />
@@ -73,6 +73,8 @@ function Rename({ conversation, close }: { conversation: Conversation; close: ()
           value={title}
           maxLength={200}
           dir="auto"
+          autofocus
+          onFocus={(event) => event.currentTarget.select()}
           onInput={(event) => setTitle(event.currentTarget.value)}
           onKeyDown={(event) => {
             if (event.key === "Enter" && !isComposing(event)) save();

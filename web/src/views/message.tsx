@@ -127,12 +127,12 @@ function Refusal({ text }: { text: string }): JSX.Element {
 }
 
 const NOTICES: Record<string, string> = {
-  context_shortened: "Context was shortened: the oldest turns are summed up",
+  context_shortened: "Context was shortened: the oldest messages were left out",
   answer_capped: "Answer capped by what is left of the budget",
 };
 
 const REASONS: Record<string, (asked: string, answered: string) => string> = {
-  unavailable: (asked, answered) => `${asked} is not there yet – ${answered} answered`,
+  unavailable: (asked, answered) => `${asked === "Auto" ? "The larger one" : asked} is not there yet – ${answered} answered`,
   ladder: (asked, answered) => `Many people are here – ${answered} answered${asked === "Auto" ? "" : ` instead of ${asked}`}`,
   overflow: (asked, answered) => `${asked === "Auto" ? "The larger one" : asked} is full – ${answered} answered`,
 };
