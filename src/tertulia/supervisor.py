@@ -186,10 +186,15 @@ class _Said:
         self._board = board
         self._tenth = -1
         self._written_at = 0.0
+        self._whole = False
 
     def __call__(self, progress: Progress) -> None:
-        if progress.stage != "download":
+        if progress.stage == "done":
             return
+        if progress.stage != "download":
+            self._tell_whole()
+            return
+        self._whole = False
         tenth = 10 * progress.done // progress.total if progress.total else 0
         if tenth != self._tenth:
             self._tenth = tenth
@@ -201,6 +206,17 @@ class _Said:
             self._board.models["large"] = replace(
                 large, done_bytes=progress.done, total_bytes=progress.total or large.total_bytes
             )
+            self._board.write()
+
+    def _tell_whole(self) -> None:
+        """Checking and unpacking takes a while: nobody should take it for a download that hangs."""
+        if self._whole:
+            return
+        self._whole = True
+        self._say("  fetched; now it is checked and unpacked")
+        if self._board is not None:
+            large = self._board.models["large"]
+            self._board.models["large"] = replace(large, done_bytes=large.total_bytes)
             self._board.write()
 
 
