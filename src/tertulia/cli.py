@@ -24,6 +24,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_show_locals=False,
+    rich_markup_mode="markdown",
     help="A chat assistant on your own machines. Begin with `tertulia serve`.",
 )
 
