@@ -31,7 +31,7 @@ Ctrl-C stops a running reply and keeps what was said; pressed again, it leaves."
 _REASONS: Final[Mapping[str, str]] = {
     "overflow": "the model you would have had is full",
     "ladder": "many people are asking just now",
-    "unavailable": "the model you asked for is not there yet",
+    "unavailable": "the model that should have answered is not there yet",
 }
 _NOTICES: Final[Mapping[str, str]] = {
     "context_shortened": "older parts of this conversation were left out",
