@@ -45,6 +45,7 @@ async def test_an_edited_question_is_a_branch_and_both_remember_their_ends(perso
     await first.get_by_role("button", name="Edit and send again").click()
     editor = person.page.locator(".is-editing textarea")
     await expect(editor).to_have_value(SHORT)
+    await expect(editor).to_be_focused()  # the page puts the cursor there, or into what is typed
     await editor.fill("Name three fruits.")
     await editor.press("Enter")
     # The new branch is there before the first word.
