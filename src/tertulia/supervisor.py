@@ -6,6 +6,7 @@ It holds no state of the service: whatever dies is started again and goes on fro
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import secrets
 import signal
@@ -25,7 +26,7 @@ from tertulia.core.types import ModelState
 from tertulia.listening import Listening, bind, listen
 from tertulia.ports import StoreUnavailable
 from tertulia.replica.catalogue import CatalogueModel, model_named
-from tertulia.replica.install import InstallFailed, Progress, install, is_installed
+from tertulia.replica.install import InstallFailed, Progress, is_installed
 from tertulia.replica.main import KEY_VARIABLE
 
 _log = structlog.get_logger(__name__)
@@ -55,6 +56,7 @@ class _Child:
     arguments: list[str]
     environment: dict[str, str]
     pass_fds: tuple[int, ...] = ()
+    stdout: int | None = None
     process: asyncio.subprocess.Process | None = None
 
 
@@ -88,6 +90,7 @@ async def serve(settings: Settings, config: Path | None, say: Callable[[str], No
     try:
         return await _serve(settings, config, say)
     finally:
+        settings.address_file.unlink(missing_ok=True)
         lock.release()
 
 
@@ -105,6 +108,7 @@ async def _serve(settings: Settings, config: Path | None, say: Callable[[str], N
         loop.add_signal_handler(number, leaving.set)
     board = _Board(settings.fleet_file)
     board.write()
+    settings.address_file.write_text(listening.address, encoding="utf-8")
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(_run(settings, config, listening, board, say))
         left = tasks.create_task(leaving.wait())
@@ -127,9 +131,7 @@ async def _run(
     if settings.models.embedded and not is_installed(small, settings.models_folder):
         say(f"Fetching {small.title} once ({_megabytes(small.bytes_total)}).")
         try:
-            await asyncio.to_thread(
-                install, small, settings.models_folder, _Said(say), settings.models.source
-            )
+            await _fetch(settings, small, _Said(say))
         except InstallFailed as error:
             say(f"The small model could not be installed: {error}")
             return 1
@@ -167,15 +169,45 @@ async def _large(settings: Settings, board: _Board, say: Callable[[str], None]) 
         say(f"Fetching {model.title} behind ({_megabytes(model.bytes_total)}); chat works already.")
         progress = _Said(say, board=board)
         try:
-            await asyncio.to_thread(
-                install, model, settings.models_folder, progress, settings.models.source
-            )
+            await _fetch(settings, model, progress)
         except InstallFailed as error:
             say(f"{model.title} could not be installed: {error}")
             board.models["large"] = replace(absent, state="failed", message=str(error))
             board.write()
             return
     await _keep(_engine(settings, model, "large", board))
+
+
+async def _fetch(
+    settings: Settings, model: CatalogueModel, report: Callable[[Progress], None]
+) -> None:
+    """Installs a model in a process of its own, which a shutdown ends at once; InstallFailed.
+
+    What was fetched by then is kept, and the next start goes on from it.
+    """
+    arguments = ["models", "install", model.name, "--source", settings.models.source]
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tertulia", *arguments, "--report-json"),
+        env={**os.environ, "TERTULIA_MODELS_DIR": str(settings.models_folder.absolute())},
+        stdout=asyncio.subprocess.PIPE,
+        # A group of its own: pip works in a further process, and both are ended together.
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    failure = "the installer ended without a word"
+    try:
+        async for line in process.stdout:
+            told = json.loads(line)
+            if "failed" in told:
+                failure = told["failed"]
+            else:
+                report(Progress(**told))
+        if await process.wait():
+            raise InstallFailed(failure)
+    finally:
+        if process.returncode is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
 
 
 class _Said:
@@ -248,7 +280,9 @@ def _engine(settings: Settings, model: CatalogueModel, name: str, board: _Board)
     arguments = [sys.executable, "-m", "tertulia", "replica", model.name]
     arguments += ["--models-dir", str(settings.models_folder), "--port", str(port)]
     arguments += ["--threads", str(_threads(settings)), "--slots", str(settings.models.slots)]
-    return _Child(f"engine {name}", arguments, {KEY_VARIABLE: key})
+    # Its first line is for programs that start it on any free port.
+    quiet = asyncio.subprocess.DEVNULL
+    return _Child(f"engine {name}", arguments, {KEY_VARIABLE: key}, stdout=quiet)
 
 
 def _threads(settings: Settings) -> int:
@@ -273,6 +307,7 @@ async def _keep(child: _Child, first_arguments: list[str] | None = None) -> None
                 str(os.getpid()),
                 env={**os.environ, **child.environment},
                 pass_fds=child.pass_fds,
+                stdout=child.stdout,
                 # Its own group, so that Ctrl-C reaches it once, through us.
                 start_new_session=True,
             )

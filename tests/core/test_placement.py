@@ -43,7 +43,7 @@ FULL = 0
         ("auto", "gone", ("ready", 1), ("ready", 1), ("large", Reason.AUTO, "pin")),
         ("auto", None, ("ready", FULL), ("ready", 1), ("small", Reason.OVERFLOW, "keep")),
         ("auto", None, ("ready", FULL), ("absent", FULL), ("large", Reason.AUTO, "pin")),
-        ("auto", None, ("starting", FULL), ("ready", 1), ("small", Reason.AUTO, "keep")),
+        ("auto", None, ("starting", FULL), ("ready", 1), ("small", Reason.UNAVAILABLE, "keep")),
         ("auto", None, ("absent", FULL), ("ready", 1), ("small", Reason.AUTO, "keep")),
         ("auto", None, ("fetching", FULL), ("ready", 1), ("small", Reason.UNAVAILABLE, "keep")),
         ("auto", None, ("failed", FULL), ("ready", 1), ("small", Reason.UNAVAILABLE, "keep")),

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.e2e.processes import START_S, Service, free_port
+from tests.e2e.processes import START_S, Service, free_port, installed_models
 
 pytestmark = pytest.mark.anyio
 
@@ -67,6 +67,43 @@ def test_a_plan_without_room_for_a_question_is_refused(tmp_path: Path) -> None:
     ended = serve("--config", str(config))
     assert ended.returncode == 1
     assert "plans.plus: answer_tokens must be less than window_tokens" in ended.stderr
+
+
+@pytest.mark.model
+@pytest.mark.processes
+async def test_an_end_is_not_held_up_by_a_download(tmp_path: Path) -> None:
+    """The larger model comes from a hub that takes the question and never answers."""
+    asked, left = asyncio.Event(), asyncio.Event()
+
+    async def hub(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        while await reader.read(4096):
+            pass  # until the asker is gone
+        writer.close()
+        await writer.wait_closed()
+        left.set()
+
+    models = tmp_path / "models"
+    models.mkdir()
+    (models / "small").symlink_to(installed_models() / "small")
+    server = await asyncio.start_server(hub, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    service = Service(tmp_path / "data", '[models]\nlarge = "large"\nsource = "hub"\nthreads = 1\n')
+    service.program.environment = {
+        "TERTULIA_HUB_ADDRESS": f"http://127.0.0.1:{port}",
+        "TERTULIA_MODELS_DIR": str(models),
+    }
+    service.start()
+    async with server:
+        await asyncio.wait_for(asked.wait(), START_S)
+        process = service.program.process
+        assert process is not None
+        address = (tmp_path / "data" / "run" / "address").read_text()
+        service.end()
+        assert process.returncode == 0, "it had to be killed"
+        await asyncio.wait_for(left.wait(), START_S)  # the installer is gone too
+    assert address == service.url
+    assert not (tmp_path / "data" / "run" / "address").exists(), "nobody is there any more"
 
 
 async def answers(service: Service) -> None:

@@ -382,3 +382,16 @@ async def _registered(here: Rig) -> httpx2.Response:
 async def _me_with_cookie(here: Rig, token: str) -> int:
     client = here.client(Cookie=f"tertulia_session={token}")
     return (await client.get("/v1/me")).status_code
+
+
+async def test_an_administrator_makes_a_link_that_signs_in_once() -> None:
+    async with rig() as here:
+        admin = await here.user("root", role="admin")
+        ana = await here.user("ana")
+        refused = await ana.post("/v1/admin/sign-in-links")
+        made = await admin.post("/v1/admin/sign-in-links")
+        browser = here.client(Origin=here.url)
+        first = await browser.post("/v1/auth/link", json={"token": made.json()["token"]})
+        again = await browser.post("/v1/auth/link", json={"token": made.json()["token"]})
+    assert (refused.status_code, made.status_code) == (403, 201)
+    assert (first.json()["name"], again.status_code) == ("root", 401)

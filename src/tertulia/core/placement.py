@@ -44,8 +44,8 @@ def _automatic(models: Sequence[ModelState]) -> Choice | None:
     best = models[0] if models else None
     if best is not None and best.state == "ready" and best.room > 0:
         return Choice(best, Reason.AUTO, "pin")
-    if best is None or best.state == "starting":
-        return _stand_in(models[1:], Reason.AUTO)
+    if best is None:
+        return None
     if best.state == "ready":
         return _stand_in(models[1:], Reason.OVERFLOW) or Choice(best, Reason.AUTO, "pin")
     return _stand_in(models[1:], Reason.AUTO if best.state == "absent" else Reason.UNAVAILABLE)

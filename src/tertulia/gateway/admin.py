@@ -16,6 +16,7 @@ from tertulia.gateway.bodies import Body, read_body, schema_of
 from tertulia.gateway.front import AtFront
 from tertulia.gateway.moments import rfc3339
 from tertulia.gateway.problems import invalid, not_found
+from tertulia.gateway.welcome import sign_in_token
 
 admin = APIRouter(prefix="/v1/admin", tags=["administration"])
 
@@ -36,6 +37,13 @@ async def find(
     user = await front.desk.accounts.by_name(name)
     items = [] if user is None else [_user_json(user)]
     return JSONResponse({"items": items, "count": await front.desk.accounts.count()})
+
+
+@admin.post("/sign-in-links", summary="Make a one-time sign-in link for yourself")
+async def sign_in_link(caller: AdminAsking, front: AtFront) -> JSONResponse:
+    """The secret of a link that signs the caller in, once; it is shown here and never again."""
+    token = await sign_in_token(front.desk, caller.user)
+    return JSONResponse({"token": token}, 201)
 
 
 @admin.patch(

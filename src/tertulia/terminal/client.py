@@ -70,6 +70,10 @@ class Server:
         found: list[dict[str, Any]] = self._call("GET", "/v1/models")["data"]
         return found
 
+    def sign_in_link(self) -> str:
+        """An address that signs the key's owner in, once; Refused for who is no administrator."""
+        return f"{self.url}/#signin={self._call('POST', '/v1/admin/sign-in-links', {})['token']}"
+
     def new_conversation(self, key: str) -> str:
         """The id of a new conversation; the same key gives the same one."""
         made = self._call("POST", "/v1/conversations", {}, {"Idempotency-Key": key})

@@ -43,7 +43,9 @@ def server_for(
 
 
 def local_address(settings: Settings) -> str:
-    """Where this machine's server is, by its settings."""
+    """Where this machine's server is: as a running one says, else by the settings."""
+    if settings.address_file.is_file():
+        return settings.address_file.read_text(encoding="utf-8").strip()
     host = _LOCAL.get(settings.server.host, settings.server.host)
     return f"http://{f'[{host}]' if ':' in host else host}:{settings.server.port}"
 

@@ -5,9 +5,11 @@ It must leave a clear sentence behind whenever a model is not installed.
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
@@ -68,6 +70,16 @@ def install_model(name: str, models_dir: Path, source: Source, say: Say) -> int:
         say("Interrupted. What was fetched is kept; the same command goes on from there.")
         return 130
     say(f"{model.title} is installed in {folder}")
+    return 0
+
+
+def report_install(name: str, models_dir: Path, source: Source, say: Say) -> int:
+    """The same for a program that watches: each step as one JSON line; the exit status."""
+    try:
+        install(model_named(name), models_dir, lambda step: say(json.dumps(asdict(step))), source)
+    except (InstallFailed, UnknownModel) as error:
+        say(json.dumps({"failed": str(error)}))
+        return 1
     return 0
 
 
