@@ -139,6 +139,21 @@ async def test_an_abort_ends_a_slow_sequence() -> None:
     assert slow.log[0].tokens < len(WHOLE)
 
 
+@pytest.mark.anyio
+async def test_an_abort_casts_no_doubt_on_the_replica() -> None:
+    """A stop is a person's wish: the next turn must not wait for the replica to prove itself."""
+    got: list[Said] = []
+    stalled = Fault("stall", after=3)
+    async with fake(stalled).listening() as replica, client_of(replica.url) as replicas:
+        async with asyncio.TaskGroup() as tasks:
+            losing = tasks.create_task(lose(replicas, got))
+            while not got:  # noqa: ASYNC110  # the list has no event to wait on
+                await asyncio.sleep(0.001)
+            await replicas.abort("r", "m_1-1-1")
+            await losing
+        assert replicas.pick(SERVED) == "r"
+
+
 async def lose(replicas: HttpReplicas, into: list[Said]) -> None:
     with pytest.raises(ReplicaLost):
         await listen(replicas, QUESTION, into)

@@ -152,7 +152,9 @@ class HttpReplicas:
                 if said.finish is not None:
                     return
         except ReplicaLost:
-            found.doubt()
+            # A line that we cut ourselves says nothing about the replica.
+            if connection is None or not connection.cut_here:
+                found.doubt()
             raise
         finally:
             found.running.pop(request.request_id, None)
@@ -179,7 +181,7 @@ class HttpReplicas:
                 _log.warning("abort_unconfirmed", replica=replica)
         if running is not None:
             # Where aborting by id is not allowed, the closed connection ends the sequence.
-            running[0].fail("aborted")
+            running[0].cut("aborted")
 
     async def changed(self, *, timeout_s: float) -> None:
         self._changed.clear()

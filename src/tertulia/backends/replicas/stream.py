@@ -45,6 +45,7 @@ class Connection(asyncio.Protocol):
         self.status = 0
         self.complete = False
         self.reusable = False
+        self.cut_here = False
 
     # What asyncio calls.
 
@@ -144,6 +145,11 @@ class Connection(asyncio.Protocol):
     @property
     def lost(self) -> str | None:
         return self._lost
+
+    def cut(self, why: str) -> None:
+        """Ends the connection by our own wish, through no fault of the replica's."""
+        self.cut_here = self._lost is None
+        self.fail(why)
 
     def fail(self, why: str) -> None:
         """Ends the connection at once."""
