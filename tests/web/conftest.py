@@ -17,11 +17,11 @@ TOML = """
 large = "off"
 threads = 1
 [plans.free]
-answer_tokens = 150
+answer_tokens = 250
 tokens_per_day = 1000000
 replies_running = 4
 [plans.plus]
-answer_tokens = 150
+answer_tokens = 250
 tokens_per_day = 1000000
 [plans.empty]
 tokens_per_day = 20
