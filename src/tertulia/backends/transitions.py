@@ -5,19 +5,27 @@ Nothing here reads or writes anything: a store calls these inside its own transa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Final
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
 
-from tertulia.core.quota import Reservation
+from tertulia.core.quota import Reservation, reserve
 from tertulia.core.turn import EVENT_OF_END, next_status, stored_entries
 from tertulia.core.types import (
+    BudgetExhausted,
+    Busy,
     Finish,
+    KeyReused,
+    Limits,
     Message,
+    Missing,
     NewTurn,
     Note,
     Outcome,
+    Repeated,
+    Spent,
     Status,
+    TooManyRunning,
     Turn,
 )
 
@@ -31,6 +39,75 @@ BURIED: Final = 1 << 62
 BURIED_S: Final = 3600.0
 
 CAPPED: Final = "answer_capped"
+
+
+class Lookup(Protocol):
+    """What the door asks of a store, inside its admitting transaction."""
+
+    def has_conversation(self) -> bool: ...
+    def message(self, message_id: str | None) -> Message | None: ...
+    def open_turns(self) -> Iterable[tuple[Turn, str | None]]:
+        """The conversation's open turns, each with the parent of its user message."""
+
+    def spent(self) -> Spent: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Entrance:
+    """A turn may be stored: under this parent, holding this reservation (none: it is refused)."""
+
+    parent_id: str | None
+    reservation: Reservation | None
+
+
+Turned = KeyReused | Repeated | Missing | Busy | TooManyRunning | BudgetExhausted
+
+
+def entrance(new: NewTurn, known: Turn | None, limits: Limits, lookup: Lookup) -> Entrance | Turned:
+    """The door's decision, in the order that the port promises; `known` has the same key."""
+    if known is not None:
+        if known.body_sha != new.body_sha:
+            return KeyReused()
+        if known.status is not Status.FAILED:
+            return Repeated(known)
+    parent_id = _place(new, known, lookup)
+    if isinstance(parent_id, Missing | Busy):
+        return parent_id
+    if new.refusal is not None:
+        return Entrance(parent_id, None)
+    answer = reserve(
+        lookup.spent(),
+        limits,
+        prompt_tokens=new.prompt_tokens,
+        answer_tokens=new.answer_tokens,
+    )
+    return Entrance(parent_id, answer) if isinstance(answer, Reservation) else answer
+
+
+def _place(new: NewTurn, known: Turn | None, lookup: Lookup) -> str | Missing | Busy | None:
+    """The parent of the user's message, or what is missing or in the way in the tree."""
+    if new.kind == "stateless":
+        return None
+    if new.conversation_id is None or new.user_message_id is None:
+        return Missing()
+    if not lookup.has_conversation():
+        return Missing()
+    parent_id = new.parent_id
+    if new.kind == "regenerate" or known is not None:
+        asked_id = known.user_message_id if known is not None else new.user_message_id
+        asked = lookup.message(asked_id)
+        if asked is None or asked.role != "user" or asked.conversation_id != new.conversation_id:
+            return Missing()
+        parent_id = asked.parent_id
+        new = replace(new, user_message_id=asked.id)
+    elif parent_id is not None:
+        parent = lookup.message(parent_id)
+        if parent is None or parent.conversation_id != new.conversation_id:
+            return Missing()
+    for turn, open_parent in lookup.open_turns():
+        if is_busy(turn, open_parent, new, parent_id):
+            return Busy(turn.reply_id)
+    return parent_id
 
 
 def joined(first: Sequence[str], second: Sequence[str]) -> tuple[str, ...]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from tertulia.backends.memory.log import MemoryLog
 from tertulia.backends.memory.store import MemoryStore
 from tertulia.backends.transitions import (
+    Entrance,
     begun,
+    entrance,
     finished,
-    is_busy,
     noted,
     reply_after,
     reply_message,
@@ -17,19 +19,16 @@ from tertulia.backends.transitions import (
     seized,
     user_message,
 )
-from tertulia.core.quota import Reservation, reserve
+from tertulia.core.quota import Reservation
 from tertulia.core.types import (
     Admission,
     Admitted,
-    Busy,
-    KeyReused,
     Limits,
-    Missing,
+    Message,
     NewTurn,
     Note,
     Outcome,
-    Repeated,
-    Status,
+    Spent,
     Turn,
 )
 
@@ -44,29 +43,13 @@ class MemoryTurns:
     async def admit(self, turn: NewTurn, limits: Limits) -> Admission:
         """One step: see the port for the order of the answers."""
         store, now = self._store, self._store.clock.now()
-        known = self._known(turn)
-        if known is not None:
-            if known.body_sha != turn.body_sha:
-                return KeyReused()
-            if known.status is not Status.FAILED:
-                return Repeated(known)
-        place = self._place(turn, known)
-        if isinstance(place, Missing | Busy):
-            return place
-        reservation: Reservation | None = None
-        if turn.refusal is None:
-            answer = reserve(
-                store.spent(turn.owner, now),
-                limits,
-                prompt_tokens=turn.prompt_tokens,
-                answer_tokens=turn.answer_tokens,
-            )
-            if not isinstance(answer, Reservation):
-                return answer
-            reservation = answer
+        known = await self.find_by_key(turn.owner, turn.key)
+        answer = entrance(turn, known, limits, _Lookup(store, turn, now))
+        if not isinstance(answer, Entrance):
+            return answer
         if known is None:
-            return Admitted(self._begin(turn, reservation, now))
-        return Admitted(self._again(known, turn, reservation, now))
+            return Admitted(self._begin(turn, answer.reservation, now))
+        return Admitted(self._again(known, turn, answer.reservation, now))
 
     async def find(self, owner: str, reply_id: str) -> Turn | None:
         """The owner's turn, whatever its status."""
@@ -113,40 +96,6 @@ class MemoryTurns:
         turn = seized(turn, reason, self._store.clock.now())
         self._store.put_turn(turn)
         return turn
-
-    def _known(self, new: NewTurn) -> Turn | None:
-        reply_id = self._store.turn_keys.get((new.owner, new.key))
-        return self._store.turns[reply_id] if reply_id is not None else None
-
-    def _place(self, new: NewTurn, known: Turn | None) -> Missing | Busy | None:
-        """What is missing or in the way in the tree of messages; None if nothing is."""
-        store = self._store
-        if new.kind == "stateless":
-            return None
-        if new.conversation_id is None or new.user_message_id is None:
-            return Missing()
-        if (new.owner, new.conversation_id) not in store.conversations:
-            return Missing()
-        parent_id = new.parent_id
-        if new.kind == "regenerate" or known is not None:
-            asked_id = known.user_message_id if known is not None else new.user_message_id
-            asked = store.messages.get((new.owner, asked_id or ""))
-            if (
-                asked is None
-                or asked.role != "user"
-                or asked.conversation_id != new.conversation_id
-            ):
-                return Missing()
-            parent_id = asked.parent_id
-            new = replace(new, user_message_id=asked.id)
-        elif parent_id is not None:
-            parent = store.messages.get((new.owner, parent_id))
-            if parent is None or parent.conversation_id != new.conversation_id:
-                return Missing()
-        for turn in store.open_turns(owner=new.owner, conversation_id=new.conversation_id):
-            if is_busy(turn, store.parent_of(turn), new, parent_id):
-                return Busy(turn.reply_id)
-        return None
 
     def _begin(self, new: NewTurn, reservation: Reservation | None, now: float) -> Turn:
         store = self._store
@@ -202,3 +151,26 @@ class MemoryTurns:
         message = self._store.messages.get((turn.owner, turn.reply_id))
         if message is not None:
             self._store.put_message(reply_after(message, turn, outcome))
+
+
+@dataclass(frozen=True, slots=True)
+class _Lookup:
+    """What admission looks up."""
+
+    store: MemoryStore
+    new: NewTurn
+    now: float
+
+    def has_conversation(self) -> bool:
+        return (self.new.owner, self.new.conversation_id) in self.store.conversations
+
+    def message(self, message_id: str | None) -> Message | None:
+        return self.store.messages.get((self.new.owner, message_id or ""))
+
+    def open_turns(self) -> Iterator[tuple[Turn, str | None]]:
+        new, store = self.new, self.store
+        for turn in store.open_turns(owner=new.owner, conversation_id=new.conversation_id):
+            yield turn, store.parent_of(turn)
+
+    def spent(self) -> Spent:
+        return self.store.spent(self.new.owner, self.now)

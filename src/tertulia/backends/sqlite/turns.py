@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -14,9 +14,10 @@ from tertulia.backends.sqlite.readers import Readers
 from tertulia.backends.sqlite.rows import message_of, message_values, turn_of, turn_values
 from tertulia.backends.sqlite.writer import Writer
 from tertulia.backends.transitions import (
+    Entrance,
     begun,
+    entrance,
     finished,
-    is_busy,
     noted,
     reply_after,
     reply_message,
@@ -24,20 +25,16 @@ from tertulia.backends.transitions import (
     seized,
     user_message,
 )
-from tertulia.core.quota import Reservation, day_of, reserve
+from tertulia.core.quota import Reservation, day_of
 from tertulia.core.types import (
     Admission,
     Admitted,
-    Busy,
-    KeyReused,
     Limits,
-    Missing,
+    Message,
     NewTurn,
     Note,
     Outcome,
-    Repeated,
     Spent,
-    Status,
     Turn,
 )
 from tertulia.ports import Clock
@@ -154,70 +151,40 @@ def settle(database: Database, turn: Turn, charged: int, now: float) -> None:
 
 def _admit(new: NewTurn, limits: Limits, now: float, database: Database) -> Admission:
     known = _one(database, "by_key", {"owner": new.owner, "key": new.key})
-    if known is not None:
-        if known.body_sha != new.body_sha:
-            return KeyReused()
-        if known.status is not Status.FAILED:
-            return Repeated(known)
-    parent_id = _place(database, new, known)
-    if isinstance(parent_id, Missing | Busy):
-        return parent_id
-    reservation: Reservation | None = None
-    if new.refusal is None:
-        answer = reserve(
-            spent_of(database, new.owner, now),
-            limits,
-            prompt_tokens=new.prompt_tokens,
-            answer_tokens=new.answer_tokens,
-        )
-        if not isinstance(answer, Reservation):
-            return answer
-        reservation = answer
+    answer = entrance(new, known, limits, _Lookup(database, new, now))
+    if not isinstance(answer, Entrance):
+        return answer
     if known is None:
-        return Admitted(_begin(database, new, reservation, parent_id, now))
-    return Admitted(_again(database, known, new, reservation, now))
+        return Admitted(_begin(database, new, answer, now))
+    return Admitted(_again(database, known, new, answer.reservation, now))
 
 
-def _place(database: Database, new: NewTurn, known: Turn | None) -> str | Missing | Busy | None:
-    """The parent of the user's message, or what is missing or in the way in the tree."""
-    if new.kind == "stateless":
-        return None
-    if new.conversation_id is None or new.user_message_id is None:
-        return Missing()
-    values = {"owner": new.owner, "id": new.conversation_id}
-    if database.execute(CONVERSATIONS["get"], values).fetchone() is None:
-        return Missing()
-    parent_id = new.parent_id
-    if new.kind == "regenerate" or known is not None:
-        asked_id = known.user_message_id if known is not None else new.user_message_id
-        asked = _message(database, new.owner, asked_id)
-        if (
-            asked is None
-            or asked["role"] != "user"
-            or asked["conversation_id"] != new.conversation_id
-        ):
-            return Missing()
-        parent_id = asked["parent_id"]
-        new = replace(new, user_message_id=asked["id"])
-    elif parent_id is not None:
-        parent = _message(database, new.owner, parent_id)
-        if parent is None or parent["conversation_id"] != new.conversation_id:
-            return Missing()
-    of_conversation = {"owner": new.owner, "conversation_id": new.conversation_id}
-    for row in database.execute(SQL["open_of_conversation"], of_conversation).fetchall():
-        if is_busy(turn_of(row), row["parent_id"], new, parent_id):
-            return Busy(row["reply_id"])
-    return parent_id
+@dataclass(frozen=True, slots=True)
+class _Lookup:
+    """What admission looks up."""
+
+    database: Database
+    new: NewTurn
+    now: float
+
+    def has_conversation(self) -> bool:
+        values = {"owner": self.new.owner, "id": self.new.conversation_id}
+        return self.database.execute(CONVERSATIONS["get"], values).fetchone() is not None
+
+    def message(self, message_id: str | None) -> Message | None:
+        return _message(self.database, self.new.owner, message_id)
+
+    def open_turns(self) -> Iterator[tuple[Turn, str | None]]:
+        values = {"owner": self.new.owner, "conversation_id": self.new.conversation_id}
+        for row in self.database.execute(SQL["open_of_conversation"], values).fetchall():
+            yield turn_of(row), row["parent_id"]
+
+    def spent(self) -> Spent:
+        return spent_of(self.database, self.new.owner, self.now)
 
 
-def _begin(
-    database: Database,
-    new: NewTurn,
-    reservation: Reservation | None,
-    parent_id: str | None,
-    now: float,
-) -> Turn:
-    turn = begun(new, reservation, now)
+def _begin(database: Database, new: NewTurn, place: Entrance, now: float) -> Turn:
+    turn = begun(new, place.reservation, now)
     if database.execute(SQL["is_there"], {"reply_id": turn.reply_id}).fetchone() is not None:
         raise ValueError(f"a turn with the id {turn.reply_id} is there already")
     if turn.conversation_id is not None:
@@ -231,7 +198,7 @@ def _begin(
             seq += 1
         database.execute(MESSAGES["add"], message_values(reply_message(turn, seq)))
         _move_head(database, turn, new.title, now)
-    database.execute(SQL["add"], turn_values(turn, parent_id))
+    database.execute(SQL["add"], turn_values(turn, place.parent_id))
     return turn
 
 
@@ -275,13 +242,12 @@ def _rewrite(database: Database, turn: Turn) -> None:
 
 def _show(database: Database, turn: Turn, outcome: Outcome | None) -> None:
     """Keeps the reply message in step with its turn."""
-    row = _message(database, turn.owner, turn.reply_id)
-    if row is not None:
-        message = reply_after(message_of(row), turn, outcome)
-        database.execute(MESSAGES["rewrite"], message_values(message))
+    message = _message(database, turn.owner, turn.reply_id)
+    if message is not None:
+        database.execute(MESSAGES["rewrite"], message_values(reply_after(message, turn, outcome)))
 
 
-def _message(database: Database, owner: str, message_id: str | None) -> sqlite3.Row | None:
+def _message(database: Database, owner: str, message_id: str | None) -> Message | None:
     values: dict[str, str | None] = {"owner": owner, "id": message_id}
-    row: sqlite3.Row | None = database.execute(MESSAGES["find"], values).fetchone()
-    return row
+    row = database.execute(MESSAGES["find"], values).fetchone()
+    return message_of(row) if row is not None else None
