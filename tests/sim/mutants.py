@@ -6,7 +6,7 @@ A checker that reports nothing on these is dead, whatever it says of the real co
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any, Final
 from unittest.mock import patch
@@ -24,7 +24,6 @@ from tertulia.core.types import (
     Fenced,
     GenerateRequest,
     LogView,
-    NewTurn,
     Outcome,
     Refusal,
     TokenIds,
@@ -95,10 +94,6 @@ async def _forget_keys(self: MemoryTurns, owner: str, key: str) -> Turn | None:
     return None
 
 
-def _know_no_key(self: MemoryTurns, new: NewTurn) -> Turn | None:
-    return None
-
-
 def _seize_without_epoch(turn: Turn, reason: str, now: float) -> Turn:
     return replace(_SEIZED(turn, reason, now), epoch=max(1, turn.epoch))
 
@@ -154,14 +149,10 @@ def _send_before_append() -> Iterator[None]:
 
 @contextmanager
 def _patched(*places: tuple[Any, str, Any]) -> Iterator[None]:
-    patches = [patch.object(*place) for place in places]
-    for one in patches:
-        one.start()
-    try:
+    with ExitStack() as patches:
+        for place in places:
+            patches.enter_context(patch.object(*place))
         yield
-    finally:
-        for one in reversed(patches):
-            one.stop()
 
 
 # Name -> how to plant it.
@@ -178,9 +169,7 @@ MUTANTS: Final[dict[str, Callable[[], Any]]] = {
     ),
     "lost log not written again": lambda: _patched((MemoryLog, "append", _append_what_is_left)),
     "released before the check": lambda: _patched((speak, "_release", _release_unchecked)),
-    "keys are not unique": lambda: _patched(
-        (MemoryTurns, "find_by_key", _forget_keys), (MemoryTurns, "_known", _know_no_key)
-    ),
+    "keys are not unique": lambda: _patched((MemoryTurns, "find_by_key", _forget_keys)),
     "a lease never ends": lambda: _patched((memory_queue, "_is_held", _held_for_ever)),
     "sent tokens forgotten": lambda: _patched((answer, "_request", _request_from_the_start)),
 }
