@@ -27,6 +27,8 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from tertulia.core.plans import FREE
+
 # Small models follow short instructions; a long one costs each turn its tokens.
 _SYSTEM_PROMPT = "You are a helpful assistant. Answer briefly and clearly."
 
@@ -157,7 +159,7 @@ class WorkerTable(_Table):
 
 
 _PLANS = {
-    "free": PlanTable(),
+    FREE: PlanTable(),
     "plus": PlanTable(
         window_tokens=32_000, answer_tokens=2_000, tokens_per_day=2_000_000, replies_running=2
     ),

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -67,6 +68,11 @@ class _Board:
     path: Path
     models: dict[str, ModelState] = field(default_factory=dict)
     replicas: dict[str, ReplicaAddress] = field(default_factory=dict)
+
+    def tell_large(self, **changes: Any) -> None:
+        """Says something new of the larger model."""
+        self.models["large"] = replace(self.models["large"], **changes)
+        self.write()
 
     def write(self) -> None:
         # `auto` prefers the first: the larger one, once it is there.
@@ -162,9 +168,10 @@ async def _keep_all(
 async def _large(settings: Settings, board: _Board, say: Callable[[str], None]) -> None:
     """Fetches the larger model while the small one already answers, then runs it."""
     model = model_named(settings.models.large)
-    absent = ModelState("large", model.served_id, "fetching", total_bytes=model.bytes_total)
     if not is_installed(model, settings.models_folder):
-        board.models["large"] = absent
+        board.models["large"] = ModelState(
+            "large", model.served_id, "fetching", total_bytes=model.bytes_total
+        )
         board.write()
         say(f"Fetching {model.title} behind ({_megabytes(model.bytes_total)}); chat works already.")
         progress = _Said(say, board=board)
@@ -172,8 +179,7 @@ async def _large(settings: Settings, board: _Board, say: Callable[[str], None]) 
             await _fetch(settings, model, progress)
         except InstallFailed as error:
             say(f"{model.title} could not be installed: {error}")
-            board.models["large"] = replace(absent, state="failed", message=str(error))
-            board.write()
+            board.tell_large(state="failed", message=str(error), done_bytes=0)
             return
     await _keep(_engine(settings, model, "large", board))
 
@@ -234,11 +240,8 @@ class _Said:
         now = time.monotonic()  # noqa: TID251  # paces a display
         if self._board is not None and now - self._written_at >= _PROGRESS_EVERY_S:
             self._written_at = now
-            large = self._board.models["large"]
-            self._board.models["large"] = replace(
-                large, done_bytes=progress.done, total_bytes=progress.total or large.total_bytes
-            )
-            self._board.write()
+            total = progress.total or self._board.models["large"].total_bytes
+            self._board.tell_large(done_bytes=progress.done, total_bytes=total)
 
     def _tell_whole(self) -> None:
         """Checking and unpacking takes a while: nobody should take it for a download that hangs."""
@@ -247,9 +250,7 @@ class _Said:
         self._whole = True
         self._say("  fetched; now it is checked and unpacked")
         if self._board is not None:
-            large = self._board.models["large"]
-            self._board.models["large"] = replace(large, done_bytes=large.total_bytes)
-            self._board.write()
+            self._board.tell_large(done_bytes=self._board.models["large"].total_bytes)
 
 
 def _lanes(config: Path | None, bound: socket.socket) -> _Child:

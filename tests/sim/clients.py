@@ -10,7 +10,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-from tertulia.core.types import PromptMessage, Sampling, Status, Turn, User
+from tertulia.core.types import Admitted, PromptMessage, Repeated, Sampling, Status, Turn, User
 from tertulia.gateway.admit import (
     UNSET,
     Answer,
@@ -19,7 +19,6 @@ from tertulia.gateway.admit import (
     RegenerateAsk,
     StatelessAsk,
     Unset,
-    turn_of,
 )
 from tertulia.ports import StoreUnavailable
 from tests.sim.fleet import ABANDON_S, Connection, ConnectionLost, Fleet, Gateway
@@ -120,7 +119,7 @@ class Client:
         if any(self._fleet.status_of(reply_id) is Status.FAILED for reply_id in asked.reply_ids):
             return  # such a turn would begin again
         answer = await self._insist(lambda gateway: gateway.post(self.user, asked.ask))
-        if turn_of(answer) is None:
+        if not isinstance(answer, Admitted | Repeated):
             self._history.report("C2", f"{asked.key} was posted again: {answer}")
         self._note(asked, answer)
 
@@ -132,7 +131,7 @@ class Client:
             return  # nobody knows whether it happened
 
     def _note(self, asked: Asked, answer: Answer) -> Turn | None:
-        turn = turn_of(answer)
+        turn = answer.turn if isinstance(answer, Admitted | Repeated) else None
         if turn is not None:
             asked.reply_ids[turn.reply_id] = None
         return turn

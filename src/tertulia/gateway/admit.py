@@ -26,7 +26,6 @@ from tertulia.core.types import (
     Repeated,
     Sampling,
     Status,
-    Turn,
     User,
 )
 from tertulia.gateway.desk import Desk
@@ -56,7 +55,6 @@ class MessageAsk:
     key: str
     body_sha: str
     sampling: Sampling = field(default_factory=Sampling)
-    answer_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +65,6 @@ class RegenerateAsk:
     model: str
     key: str
     body_sha: str
-    sampling: Sampling = field(default_factory=Sampling)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +122,6 @@ async def admit_turn(desk: Desk, user: User, ask: Ask) -> Answer:
     return answer
 
 
-def turn_of(answer: Answer) -> Turn | None:
-    """The stored turn of an answer that has one."""
-    return answer.turn if isinstance(answer, (Admitted, Repeated)) else None
-
-
 def _is_served(desk: Desk, name: str) -> bool:
     return name == AUTO or any(name in (m.name, m.served) for m in desk.replicas.models())
 
@@ -142,7 +134,8 @@ async def _message_turn(
         return Missing()
     parent = conversation.head_message_id if isinstance(ask.parent_id, Unset) else ask.parent_id
     vocabulary = _vocabulary(desk, ask.model, conversation)
-    counted = await _count(desk, plan, vocabulary, conversation, ask.content)
+    fixed = await _fixed_tokens(desk, vocabulary, conversation)
+    counted = _count(desk, plan, vocabulary, ask.content, fixed)
     if isinstance(counted, TooLong):
         return counted
     branch = await desk.messages.branch(user.id, conversation.id, parent) if parent else ()
@@ -156,8 +149,8 @@ async def _message_turn(
         reply_id=desk.new_id("m"),
         plan=plan.name,
         requested=ask.model,
-        answer_tokens=_answer_tokens(plan, ask.answer_tokens),
-        prompt_tokens=await _prompt_tokens(desk, plan, vocabulary, conversation, [*branch, new]),
+        answer_tokens=plan.answer_tokens,
+        prompt_tokens=_prompt_tokens(plan, vocabulary, [*branch, new], fixed),
         sampling=ask.sampling,
         conversation_id=conversation.id,
         parent_id=parent,
@@ -181,6 +174,7 @@ async def _regenerate_turn(
         return Missing()
     vocabulary = _vocabulary(desk, ask.model, conversation)
     branch = await desk.messages.branch(user.id, conversation.id, asked.id)
+    fixed = await _fixed_tokens(desk, vocabulary, conversation)
     return NewTurn(
         owner=user.id,
         key=ask.key,
@@ -191,8 +185,8 @@ async def _regenerate_turn(
         plan=plan.name,
         requested=ask.model,
         answer_tokens=plan.answer_tokens,
-        prompt_tokens=await _prompt_tokens(desk, plan, vocabulary, conversation, branch),
-        sampling=ask.sampling,
+        prompt_tokens=_prompt_tokens(plan, vocabulary, branch, fixed),
+        sampling=Sampling(),
         conversation_id=conversation.id,
         parent_id=asked.parent_id,
         tokenizer=vocabulary.name,
@@ -239,15 +233,14 @@ def _vocabulary(desk: Desk, model: str, conversation: Conversation | None) -> Vo
     return desk.vocabulary(pinned if model == AUTO and pinned else model)
 
 
-async def _count(
-    desk: Desk, plan: Plan, vocabulary: Vocabulary, conversation: Conversation, content: str
+def _count(
+    desk: Desk, plan: Plan, vocabulary: Vocabulary, content: str, fixed: int
 ) -> int | TooLong:
     """The message's tokens. Sizes are refused by bytes first: counting 50 MB would be an attack."""
     size = len(content.encode())
     if size > desk.rules.message_bytes:
         return TooLong(desk.rules.message_bytes, size, "bytes")
     tokens = len(vocabulary.encode(content))
-    fixed = await _fixed_tokens(desk, vocabulary, conversation)
     limit = plan.room_for_text(vocabulary.window, fixed_tokens=fixed)
     return tokens if tokens <= limit else TooLong(limit, tokens, "tokens")
 
@@ -259,15 +252,10 @@ async def _fixed_tokens(desk: Desk, vocabulary: Vocabulary, conversation: Conver
     return fixed + per_message + len(vocabulary.encode(system))
 
 
-async def _prompt_tokens(
-    desk: Desk,
-    plan: Plan,
-    vocabulary: Vocabulary,
-    conversation: Conversation,
-    branch: Sequence[BranchMessage],
+def _prompt_tokens(
+    plan: Plan, vocabulary: Vocabulary, branch: Sequence[BranchMessage], fixed: int
 ) -> int:
     """The worst case to reserve for the prompt of this branch."""
-    fixed = await _fixed_tokens(desk, vocabulary, conversation)
     window = plan.window_on(vocabulary.window)
     room = window - plan.answer_tokens - fixed
     _, per_message = vocabulary.cost

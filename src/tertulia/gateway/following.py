@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
+from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -46,29 +47,25 @@ def new_stream(
     Problem when there is no room for it: others may have opened while the turn was taken.
     """
     demand_room(front.desk, caller)
-
-    async def allowed() -> bool:
-        return await still_valid(front.desk, caller)
-
     native = NativeRender(front.desk.rules.retry_ms)
     stream = EventStream(
-        front.desk, turn, render=render or native, headers=headers, allowed=allowed
+        front.desk,
+        turn,
+        render=render or native,
+        headers=headers,
+        allowed=partial(still_valid, front.desk, caller),
     )
     return _Timed(stream, front.figures, front.desk.clock)
 
 
 def resumed_stream(desk: Desk, caller: Caller, turn: Turn, begin: Resume) -> Response:
     """The reply from where its client goes on."""
-
-    async def allowed() -> bool:
-        return await still_valid(desk, caller)
-
     return EventStream(
         desk,
         turn,
         render=NativeRender(desk.rules.retry_ms),
         begin=begin,
-        allowed=allowed,
+        allowed=partial(still_valid, desk, caller),
     )
 
 

@@ -9,6 +9,7 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from tertulia.core.plans import FREE
 from tertulia.core.types import User
 from tertulia.gateway.auth import (
     close_session,
@@ -26,8 +27,6 @@ signin = APIRouter(prefix="/v1/auth", tags=["sign in"])
 
 # A name can be written in a log, a header and a mention: letters, digits and these.
 _NAME_MARKS = frozenset("._-@")
-# What somebody who brings no plan gets.
-_FIRST_PLAN = "free"
 
 
 class Registration(Body):
@@ -66,7 +65,7 @@ async def register(request: Request, front: AtFront) -> Response:
         id=desk.new_id("u"),
         name=name,
         role="user",
-        plan=_FIRST_PLAN,
+        plan=FREE,
         password_hash=await front.passwords.hash(body.password),
         created_at=desk.clock.now(),
     )
