@@ -29,6 +29,9 @@ QUIET = (
 )
 PATIENCE_MS = 25_000  # two cores that do other things as well
 LONG = "Write a long story about a ship and its crew."
+# After a short answer the small model often gives another one, over before it is seen: a reply that
+# must be met under way comes first in its conversation, or after a long one.
+LONG_TOO = "Write another long story, about a mountain and a village."
 SHORT = "Say hello."
 
 # The last reply has begun and has not ended: this many characters of it are on the screen.

@@ -6,7 +6,7 @@ import pytest
 from playwright.async_api import expect
 
 from tests.web.line import line_to
-from tests.web.person import LONG, SHORT, Person
+from tests.web.person import LONG, LONG_TOO, SHORT, Person
 
 pytestmark = pytest.mark.anyio
 
@@ -59,9 +59,8 @@ async def test_a_switch_of_conversation_in_mid_answer_and_back_loses_nothing(
 
 async def test_a_second_tab_shows_the_same_running_answer_once(person: Person) -> None:
     await person.open()
-    # After a short first answer the small model often gives another one, over before it is seen.
     await person.ask_and_read(LONG)
-    await person.ask("Write another long story, about a mountain and a village.")
+    await person.ask(LONG_TOO)
     await expect(person.replies).to_have_count(2)
     await person.talking()
     other = await person.tab()

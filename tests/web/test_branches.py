@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.async_api import Locator, expect
 
-from tests.web.person import LONG, SHORT, Person
+from tests.web.person import LONG, LONG_TOO, SHORT, Person
 
 pytestmark = pytest.mark.anyio
 
@@ -69,11 +69,11 @@ async def test_an_edited_question_is_a_branch_and_both_remember_their_ends(perso
 
 async def test_a_branch_left_in_mid_answer_goes_on(person: Person) -> None:
     await person.open()
-    await person.ask_and_read(SHORT)
+    await person.ask_and_read(LONG)
     await person.last.get_by_role("button", name="Answer again").click()
     await expect(_switch(person.last)).to_have_text("2/2")
     await person.ended()
-    await person.ask(LONG)
+    await person.ask(LONG_TOO)
     await expect(person.questions).to_have_count(2)
     await person.talking()
     await _step(person.replies.first, "Version before")
