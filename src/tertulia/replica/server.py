@@ -17,6 +17,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tertulia import __version__
+from tertulia.core.prefix import Owner
 from tertulia.core.types import PromptMessage
 from tertulia.replica.chat import ChatPrompts
 from tertulia.replica.description import Description
@@ -196,7 +197,7 @@ def _generation(
         stop=body.stops,
         ignore_end=body.ignore_eos,
         priority=body.priority,
-        salt=body.cache_salt,
+        owner=Owner(body.cache_salt, body.cache_shared_tokens, body.session_id),
     )
 
 
