@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tertulia.core.costs import StepCost
 from tertulia.core.prefix import CacheLimits, Owner, PrefixCache
 from tertulia.core.steps import (
+    ALONE_S,
     DISTURBANCE,
     SMALLEST_CHUNK,
     Sequence,
@@ -27,13 +28,14 @@ def scheduler_of(
     target_s: float = 20 * MS,
     growth_tokens: int = 4,
     n_host: int = 0,
-    n_batch: int = 1000,
+    n_batch: int = 18,
+    tile_tokens: int = 19,
 ) -> StepScheduler:
-    """A step takes 2 ms and 1 ms for each token."""
+    """A step takes 2 ms and 1 ms for each token; 18 tokens are the most, alone or not."""
     return StepScheduler(
         PrefixCache(CacheLimits(n_blocks, BLOCK, n_host=n_host)),
         StepCost(fixed_s=2 * MS, token_s=1 * MS),
-        StepBounds(n_slots, target_s, growth_tokens, n_batch),
+        StepBounds(n_slots, target_s, growth_tokens, n_batch, tile_tokens),
     )
 
 
@@ -72,7 +74,7 @@ def test_decodes_come_first_and_the_rest_of_the_step_reads_the_oldest_prompt() -
 
 
 def test_a_step_that_is_long_by_its_decodes_alone_still_reads_a_part_of_a_prompt() -> None:
-    scheduler = scheduler_of(n_slots=30, n_blocks=1000)
+    scheduler = scheduler_of(n_slots=30, n_blocks=1000, tile_tokens=64)
     for key in range(29):
         scheduler.add(sequence(key, 1))
     do(scheduler)
@@ -87,6 +89,23 @@ def test_a_batch_is_never_larger_than_the_model_takes() -> None:
     scheduler = scheduler_of(target_s=10.0, n_batch=32)
     scheduler.add(sequence(1, 100))
     assert chunks(do(scheduler)) == [(1, 32)]
+
+
+def test_a_prompt_that_nobody_waits_beside_is_read_in_whole_tiles() -> None:
+    scheduler = scheduler_of(n_batch=256, tile_tokens=64, n_blocks=300)
+    scheduler.add(sequence(1, 500))
+    # A quarter of a second has room for 248 tokens, which are three tiles.
+    assert chunks(do(scheduler)) == [(1, 192)]
+    scheduler.cost = StepCost(fixed_s=2 * MS, token_s=10 * MS)
+    assert chunks(do(scheduler)) == [(1, 64)]  # and never less than one
+
+
+def test_a_pass_over_several_sequences_stays_below_a_tile() -> None:
+    scheduler = scheduler_of(n_batch=256, tile_tokens=64, target_s=10.0)
+    for key in (1, 2, 3):
+        scheduler.add(sequence(key, 50))
+    assert chunks(do(scheduler)) == [(1, 50), (2, 13)]
+    assert chunks(do(scheduler)) == [(1, 1), (2, 37), (3, 25)]
 
 
 def test_the_higher_lane_is_admitted_first_then_the_earlier_arrival() -> None:
@@ -108,9 +127,18 @@ def test_a_small_request_never_passes_a_large_one_that_waits_for_room() -> None:
 def test_room_owed_to_a_half_read_prompt_is_not_given_away() -> None:
     scheduler = scheduler_of(n_blocks=20, target_s=1 * MS)
     scheduler.add(sequence(1, 70, n_reply=2))
-    assert chunks(do(scheduler)) == [(1, SMALLEST_CHUNK)]
+    assert chunks(do(scheduler)) == [(1, 18)]
     scheduler.add(sequence(2, 8))
     assert do(scheduler).admitted == ()
+
+
+def test_blocks_that_somebody_holds_already_need_no_room() -> None:
+    scheduler = scheduler_of(n_blocks=13, growth_tokens=0, n_batch=100)
+    for key in (1, 2, 3):
+        scheduler.add(Sequence(key, 0, [*range(40), key], 44, Owner("ada")))
+    do(scheduler)
+    assert sorted(scheduler.running) == [1]
+    assert do(scheduler).admitted == (2, 3)
 
 
 def test_what_grows_has_its_margin_before_anybody_is_admitted() -> None:
@@ -196,8 +224,9 @@ def test_a_prompt_that_is_read_meanwhile_is_taken_over_from_whoever_read_it() ->
 
 
 def test_a_formula_follows_the_machine_and_one_odd_step_says_little() -> None:
-    scheduler = scheduler_of(n_blocks=200)
-    scheduler.add(sequence(1, 700, n_reply=2))
+    scheduler = scheduler_of(n_blocks=500, n_batch=256, tile_tokens=64)
+    scheduler.cost = StepCost(fixed_s=2 * MS, token_s=3 * MS)
+    scheduler.add(sequence(1, 1900, n_reply=2))
     first = scheduler.next_step()
     scheduler.computed(first, 1000.0)
     assert 1.0 < scheduler.cost.scale < 1.5
@@ -212,10 +241,11 @@ def test_looking_back_far_makes_the_chunks_smaller() -> None:
     scheduler = scheduler_of()
     scheduler.cost = StepCost(2 * MS, 1 * MS, attended_s=0.01 * MS, scanned_s=0.01 * MS)
     scheduler.add(sequence(1, 300))
-    sizes = [n for _ in range(8) for _, n in chunks(do(scheduler))]
-    assert sizes[0] == 18
+    scheduler.add(sequence(2, 1, n_reply=50))
+    do(scheduler)
+    sizes = [chunks(do(scheduler))[1][1] for _ in range(8)]
     assert sizes == sorted(sizes, reverse=True)
-    assert sizes[-1] < 10
+    assert sizes[0] > sizes[-1]
 
 
 @dataclass
@@ -280,9 +310,11 @@ def test_every_sequence_ends_and_every_promise_holds_at_every_step(
         planned = dict(chunks(step))
         assert [key for key in decoding if key not in planned] == []
         n_decodes = sum(1 for key in planned if scheduler.running[key].n_left == 1)
-        most_s = max(target_ms * MS, DISTURBANCE * (2 + n_decodes) * MS)
+        most_s = max(target_ms * MS, DISTURBANCE * (2 + n_decodes) * MS) if n_decodes else ALONE_S
         n_prefill = sum(planned.values()) - n_decodes
-        assert (2 + n_decodes + n_prefill) * MS <= most_s + 1e-9 or n_prefill <= SMALLEST_CHUNK
+        least = SMALLEST_CHUNK if n_decodes else 19
+        assert (2 + n_decodes + n_prefill) * MS <= most_s + 1e-9 or n_prefill <= least
+        assert sum(planned.values()) <= 18
 
         # Blocks: none lost, none twice, none for whoever waits.
         held = {block for one in scheduler.running.values() for block in one.table}

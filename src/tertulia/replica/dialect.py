@@ -138,6 +138,13 @@ class AbortBody(BaseModel):
     request_ids: Annotated[list[str], Field(min_length=1, max_length=1024)]
 
 
+class ForgetBody(BaseModel):
+    """`POST /inference/v1/forget`: an owner's cache, or one conversation's."""
+
+    cache_salt: Annotated[str, Field(min_length=1, max_length=SALT_CHARS)]
+    session_id: Annotated[str, Field(min_length=1, max_length=SALT_CHARS)] | None = None
+
+
 Body = TypeVar("Body", bound=BaseModel)
 
 

@@ -40,6 +40,7 @@ class Emission:
     n_cached: int  # prompt tokens that were not computed again
     since_arrival_s: float
     since_last_s: float  # since the previous token, or since arrival for the first
+    is_first: bool = False
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import uvicorn
+import uvloop
 
 from tertulia.core.prefix import CacheLimits
 from tertulia.core.steps import StepBounds
@@ -106,7 +107,7 @@ def run(settings: ReplicaSettings) -> int:
         model.limits.n_cache,
     )
     try:
-        return asyncio.run(
+        return uvloop.run(
             _serve(
                 settings,
                 description,

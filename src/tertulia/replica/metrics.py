@@ -48,9 +48,9 @@ class ReplicaMetrics:
         )
         self._registry.register(_EngineCollector(self._labels, counts))
 
-    def saw(self, emission: Emission, *, is_first: bool) -> None:
+    def saw(self, emission: Emission) -> None:
         if emission.tokens:
-            if is_first:
+            if emission.is_first:
                 self._first.observe(emission.since_arrival_s)
             else:
                 self._between.observe(emission.since_last_s)
