@@ -61,7 +61,10 @@ class FakeModel:
             said = self._next_token(self.tokens(entry.sequence)) if entry.wants_logits else None
             self._rows.append(said)
 
-    def choose(self, row: int, choice: Choice, recent: Sequence[int], position: int) -> int:
+    def choose(self, row: int, choice: Choice, tokens: Sequence[int], n_prompt: int) -> int:
+        assert 0 < n_prompt <= len(tokens)
+        if choice.constraint is not None:
+            choice.constraint.biases(tokens[n_prompt:])
         said = self._rows[row]
         assert said is not None, "no logits were asked for this row"
         return said

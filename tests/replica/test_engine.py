@@ -115,6 +115,21 @@ def test_slow_steps_shrink_while_a_long_prompt_is_read() -> None:
     assert bench.text(key) == expected("x" * 300, 4)
 
 
+def test_prompts_that_wait_to_be_read_are_refused_beyond_their_number_of_tokens() -> None:
+    bench = Bench(FakeModel(), n_slots=1, n_queue_tokens=50)
+    bench.ask("x" * 60, 4)  # nobody waits: even a long one is let in
+    with pytest.raises(QueueFull) as refused:
+        bench.ask("short")
+    assert refused.value.reason == "max_num_queued_tokens"
+    while not bench.said:
+        bench.engine.step()
+    bench.ask("y" * 49)  # the first has been read
+    bench.ask("z")  # 49 are fewer than 50
+    with pytest.raises(QueueFull):
+        bench.ask("z")
+    bench.run()
+
+
 def test_the_end_token_ends_the_reply_and_is_not_text() -> None:
     said = iter([104, 105, END])
     bench = Bench(FakeModel(lambda _tokens: next(said)))

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from tertulia.core.steps import Room, Running, StepPlan, Waiting, plan_step
 from tertulia.replica.cells import Cells
 from tertulia.replica.generation import Emission, EngineCounts, Finish, Generation, Sequence
-from tertulia.replica.model import Cancelled, Entry, Model, NoRoom
+from tertulia.replica.model import Cancelled, Entry, Model, NoRoom, Stuck
 from tertulia.replica.parking import Parking, ParkingBounds
+from tertulia.replica.repetition import LOOPS
 from tertulia.replica.text import TextCutter
 from tertulia.replica.tuning import retuned
 
 IDLE_S = 1.0  # how long the thread sleeps without work before it looks whether it should stop
 TAIL_TOKENS = 8  # more than enough to hold the bytes of one unfinished character
-LOOK_BACK_TOKENS = 256  # what a model may consult for the repetition penalty
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,15 @@ class EngineSettings:
     parked_share: float = 0.125
     host_bytes: int = 512_000_000  # of ordinary memory; a token of the small model takes 23 KB
     growth_tokens: int = 64  # room kept free for each newcomer's reply
+    n_queue_tokens: int | None = None  # of prompts not read yet; more of them are refused
 
 
 class QueueFull(RuntimeError):
-    """As many sequences wait as are allowed to."""
+    """As many sequences, or tokens of prompts, wait as are allowed to; `reason` is vLLM's name."""
+
+    def __init__(self, message: str, reason: str = "max_num_queued_reqs") -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class TooLong(ValueError):
@@ -122,9 +127,17 @@ class Engine:
             n_free = max(0, self._settings.n_slots - len(self._running))
             if len(self._waiting) >= self._settings.n_queue + n_free:
                 raise QueueFull(f"{len(self._waiting)} requests are waiting")
+            n_unread = self._n_unread()
+            if n_unread >= (self._settings.n_queue_tokens or n_unread + 1):
+                raise QueueFull(f"{n_unread} prompt tokens are waiting", "max_num_queued_tokens")
             self._waiting[sequence.key] = sequence
             self._wake.notify()
         return sequence.key
+
+    def _n_unread(self) -> int:
+        """Prompt tokens of those without a reply, whole prompts as vLLM counts them."""
+        known = (*self._waiting.values(), *tuple(self._running.values()))
+        return sum(len(one.generation.prompt) for one in known if not one.n_output)
 
     def abort(self, wanted: Callable[[Generation], bool], left: Callable[[int], None]) -> None:
         """Ends every sequence, waiting or running, whose request is wanted.
@@ -343,8 +356,12 @@ class Engine:
 
     def _choose(self, sequence: Sequence, row: int) -> Emission:
         generation = sequence.generation
-        recent = sequence.tokens[-LOOK_BACK_TOKENS:]
-        token = self._model.choose(row, generation.choice, recent, len(sequence.tokens))
+        n_prompt = len(generation.prompt)
+        try:
+            token = self._model.choose(row, generation.choice, sequence.tokens, n_prompt)
+        except Stuck:
+            self._leave(sequence)
+            return self._emission(sequence, (), sequence.cutter.rest(), "error")
         sequence.tokens.append(token)
         self._n_generated += 1
         finish: Finish | None = None
@@ -358,6 +375,9 @@ class Engine:
                 finish = "stop"
             elif sequence.n_output >= generation.max_tokens:
                 text, finish = text + sequence.cutter.rest(), "length"
+            elif generation.repetition and generation.repetition.ends(sequence.tokens, n_prompt):
+                text, finish = text + sequence.cutter.rest(), "repetition"
+                stop_string = LOOPS
         if finish is not None:
             self._leave(sequence)
         return self._emission(sequence, (token,), text, finish, stop_string)

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tertulia.replica.model import Choice
+from tertulia.replica.repetition import RepetitionRule
 from tertulia.replica.text import TextCutter
 
-Finish = Literal["stop", "length", "abort", "error"]
+Finish = Literal["stop", "length", "repetition", "abort", "error"]
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class Generation:
     max_tokens: int
     choice: Choice
     stop: tuple[str, ...] = ()
+    repetition: RepetitionRule | None = None  # ends a reply that runs in a loop
     ignore_end: bool = False
     priority: int = 0  # lower runs first
     salt: str | None = None  # prefixes are shared only between requests with the same one

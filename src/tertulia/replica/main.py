@@ -13,17 +13,19 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import anyio
 import uvicorn
 
 from tertulia.listening import bind
 from tertulia.replica.chat import ChatPrompts
+from tertulia.replica.constraint import Constraints
 from tertulia.replica.description import Description, DescriptionUnreadable, read_description
 from tertulia.replica.desk import Desk
 from tertulia.replica.engine import Engine, EngineSettings
 from tertulia.replica.lifeline import die_with_parent
 from tertulia.replica.llama import LlamaModel, LlamaSettings
 from tertulia.replica.metrics import ReplicaMetrics
-from tertulia.replica.server import Served, replica_app
+from tertulia.replica.server import COMPILERS, Served, replica_app
 from tertulia.replica.tuning import LARGEST, measure_step_tokens
 from tertulia.template import TemplateRefused
 
@@ -46,6 +48,8 @@ class ReplicaSettings:
     n_parked: int = 24  # finished sequences kept for the next turn
     n_cache: int = 16_384  # tokens, of all sequences together
     n_queue: int = 64
+    n_queue_tokens: int | None = None  # of prompts not read yet; more of them are refused
+    stream_interval: int = 1  # tokens in one chunk of a stream, but for the first and the last
     host_bytes: int = 512_000_000  # of memory, for finished sequences that leave the cache
     step_target_s: float = 0.1  # the longest a stream should wait for its next token
     step_tokens: int | None = None  # instead of measuring it
@@ -105,6 +109,9 @@ async def _serve(
         desk=desk,
         metrics=ReplicaMetrics(description.served_id, engine.counts),
         prompts=prompts,
+        constraints=Constraints(model),
+        compilers=anyio.CapacityLimiter(COMPILERS),
+        stream_interval=settings.stream_interval,
         began_at=int(time.time()),
     )
     server = uvicorn.Server(
@@ -149,6 +156,7 @@ def _engine_settings(settings: ReplicaSettings, step_tokens: int) -> EngineSetti
         step_tokens,
         step_target_s=None if settings.step_tokens else settings.step_target_s,
         host_bytes=settings.host_bytes,
+        n_queue_tokens=settings.n_queue_tokens,
     )
 
 
