@@ -1,4 +1,4 @@
-"""What the cache keeps is found by its owner alone, is what it says it is, and is never lost count of.
+"""What the cache keeps is found by its owner alone, is what it says it is, and is counted right.
 
 A cache of plain lists does the moves that are decided; every found block is compared with it.
 """

@@ -8,7 +8,13 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 
+from tertulia.core.costs import StepCost
+from tertulia.core.prefix import CacheLimits
+from tertulia.core.steps import StepBounds
+from tertulia.replica.engine import Engine, EngineSettings
+from tertulia.replica.generation import Emission
 from tertulia.replica.model import Choice, Entry, ModelLimits
+from tertulia.replica.spill import Spill
 
 END = 256
 TOKEN_S = 0.001
@@ -63,6 +69,9 @@ class FakeModel:
             self._rows.append(said)
 
     def choose(self, row: int, choice: Choice, tokens: Sequence[int], n_prompt: int) -> int:
+        assert 0 < n_prompt <= len(tokens)
+        if choice.constraint is not None:
+            choice.constraint.biases(tokens[n_prompt:])
         said = self._rows[row]
         assert said is not None, "no logits were asked for this row"
         return said
@@ -108,3 +117,29 @@ class FakeModel:
         self._new_cell += 1
         self._tokens[self._new_cell] = token
         return self._new_cell
+
+
+def engine_over(
+    model: FakeModel,
+    deliver: Callable[[list[Emission]], None],
+    n_slots: int = 4,
+    n_queue: int = 64,
+    n_queue_tokens: int | None = None,
+    n_anchors: int = 4,
+    **tiers: int,
+) -> Engine:
+    """An engine with blocks of 4 tokens and 16 tokens a step, on the model's clock."""
+    return Engine(
+        model,
+        EngineSettings(
+            StepBounds(n_slots, 16.5 * TOKEN_S, growth_tokens=4, n_batch=16, tile_tokens=17),
+            CacheLimits(model.limits.n_cache // 4, 4, **tiers),
+            n_anchors,
+            n_queue,
+            n_queue_tokens,
+        ),
+        StepCost(fixed_s=1e-9, token_s=TOKEN_S),
+        Spill(STATE_BYTES, tiers.get("n_disk", 0)),
+        deliver,
+        clock=lambda: model.seconds,
+    )

@@ -8,15 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tertulia.core.costs import StepCost
-from tertulia.core.prefix import CacheLimits, Forgotten, Owner
-from tertulia.core.steps import StepBounds
-from tertulia.replica.engine import Engine, EngineDead, EngineSettings, QueueFull, TooLong
+from tertulia.core.prefix import Forgotten, Owner
+from tertulia.replica.engine import EngineDead, QueueFull, TooLong
 from tertulia.replica.generation import Emission, Generation
 from tertulia.replica.model import Choice
-from tertulia.replica.spill import Spill
+from tertulia.replica.thread import ComputeThread
 from tertulia.replica.tuning import measure_step_cost
-from tests.replica.fake_model import END, STATE_BYTES, TOKEN_S, FakeModel, hashed
+from tests.replica.fake_model import END, STATE_BYTES, FakeModel, engine_over, hashed
 
 GREEDY = Choice(temperature=0, top_p=1, repetition_penalty=1, seed=0)
 
@@ -29,27 +27,15 @@ class Bench:
         model: FakeModel,
         n_slots: int = 4,
         n_queue: int = 64,
-        n_queue_tokens: int = 10**6,
+        n_queue_tokens: int | None = None,
         n_anchors: int = 8,
         **tiers: int,
     ) -> None:
         self.model = model
         self.said: dict[int, list[Emission]] = {}
         self.order: list[int] = []
-        self.spill = Spill(STATE_BYTES, tiers.get("n_disk", 0))
-        self.engine = Engine(
-            model,
-            EngineSettings(
-                StepBounds(n_slots, 0.0165, growth_tokens=4, n_batch=16, tile_tokens=17),
-                CacheLimits(model.limits.n_cache // 4, 4, **tiers),
-                n_anchors,
-                n_queue,
-                n_queue_tokens,
-            ),
-            StepCost(fixed_s=1e-9, token_s=TOKEN_S),
-            self.spill,
-            self._heard,
-            clock=lambda: model.seconds,
+        self.engine = engine_over(
+            model, self._heard, n_slots, n_queue, n_queue_tokens, n_anchors, **tiers
         )
 
     def _heard(self, emissions: list[Emission]) -> None:
@@ -58,13 +44,12 @@ class Bench:
             self.order.append(emission.key)
 
     def ask(self, prompt: str, max_tokens: int = 8, **more: object) -> int:
-        fields: dict[str, object] = {"id": prompt, "choice": GREEDY} | more
+        fields: dict[str, Any] = {"id": prompt, "choice": GREEDY} | more
         if "salt" in fields:
-            fields["owner"] = Owner(
-                fields.pop("salt"), fields.pop("n_shared", 0), fields.pop("session", None)
-            )  # type: ignore[arg-type]
+            whose = (fields.pop("salt"), fields.pop("n_shared", 0), fields.pop("session", None))
+            fields["owner"] = Owner(*whose)
         return self.engine.submit(
-            Generation(prompt=tuple(prompt.encode()), max_tokens=max_tokens, **fields)  # type: ignore[arg-type]  # a test names any field
+            Generation(prompt=tuple(prompt.encode()), max_tokens=max_tokens, **fields)
         )
 
     def run(self, n_steps: int = 2000) -> None:
@@ -85,6 +70,10 @@ class Bench:
 
     def finish(self, key: int) -> str | None:
         return self.said[key][-1].finish
+
+
+def nothing(_forgotten: Forgotten) -> None:
+    return
 
 
 def named(request_id: str) -> Callable[[Generation], bool]:
@@ -138,6 +127,21 @@ def test_an_odd_measurement_never_makes_a_step_free() -> None:
     cost, _ = measure_step_cost(FakeModel(), 4, lambda: float(next(seconds)))
     assert min(cost.fixed_s, cost.token_s) > 0
     assert cost.scanned_s >= 0
+
+
+def test_prompts_that_wait_to_be_read_are_refused_beyond_their_number_of_tokens() -> None:
+    bench = Bench(FakeModel(), n_slots=1, n_queue_tokens=50)
+    bench.ask("x" * 60, 4)  # nobody waits: even a long one is let in
+    with pytest.raises(QueueFull) as refused:
+        bench.ask("short")
+    assert refused.value.reason == "max_num_queued_tokens"
+    while not bench.said:
+        bench.engine.step()
+    bench.ask("y" * 49)  # the first has been read
+    bench.ask("z")  # 49 are fewer than 50
+    with pytest.raises(QueueFull):
+        bench.ask("z")
+    bench.run()
 
 
 def test_the_end_token_ends_the_reply_and_is_not_text() -> None:
@@ -374,8 +378,9 @@ def test_a_dead_step_thread_ends_every_reply_and_refuses_new_ones() -> None:
     deaths: list[BaseException] = []
     bench = Bench(FakeModel(broken))
     key = bench.ask("a")
-    bench.engine.start(deaths.append)
-    bench.engine._thread.join(10)
+    bench.engine.start(ComputeThread(), deaths.append)
+    assert bench.engine._ended is not None
+    bench.engine._ended.result(10)
     assert bench.finish(key) == "error"
     assert isinstance(deaths[0], MemoryError)
     assert not bench.engine.alive
@@ -385,7 +390,7 @@ def test_a_dead_step_thread_ends_every_reply_and_refuses_new_ones() -> None:
 
 def test_stopping_ends_the_thread_and_what_it_ran() -> None:
     bench = Bench(FakeModel())
-    bench.engine.start(lambda _error: None)
+    bench.engine.start(ComputeThread(), lambda _error: None)
     assert bench.engine.stop(10)
 
 
@@ -421,7 +426,7 @@ def test_random_lives_leave_the_cache_as_counted_and_every_text_right(seed: int)
             victim = asked[dice.choice(list(asked))][0]
             bench.engine.abort(named(victim), lambda _n: None)
         if dice.random() < 0.05:
-            bench.engine.forget(dice.choice(["ada", "bob"]), dice.choice([None, "one"]), str)
+            bench.engine.forget(dice.choice(["ada", "bob"]), dice.choice([None, "one"]), nothing)
         bench.engine.step()
         counts = bench.engine.counts()
         assert bench.model.n_used <= 4 * (counts.n_blocks - counts.n_blocks_free)
@@ -436,6 +441,6 @@ def test_random_lives_leave_the_cache_as_counted_and_every_text_right(seed: int)
         else:
             assert bench.text(key) == whole
     for salt in ("ada", "bob"):
-        bench.engine.forget(salt, None, str)
+        bench.engine.forget(salt, None, nothing)
     bench.engine.step()
     assert bench.model.n_used == 4 * bench.engine.counts().n_blocks_idle <= 12

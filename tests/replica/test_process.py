@@ -8,12 +8,14 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import httpx2
 import pytest
 
 from tertulia.replica.main import ReplicaSettings, run
+from tertulia.replica.server import Served, replica_app
 from tests.replica.conftest import END_S, ROOT, end_replica, start_replica
 
 pytestmark = pytest.mark.processes
@@ -79,6 +81,17 @@ def test_a_dead_step_thread_ends_the_process_and_its_streams_say_so(small_folder
     assert "[DONE]" not in answer.text
     assert process.wait(END_S) == 1
     process.stdout.close()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("alive", "status"), [(True, 200), (False, 503)])
+async def test_health_is_that_of_the_step_thread(alive: bool, status: int) -> None:
+    served = cast("Served", SimpleNamespace(engine=SimpleNamespace(alive=alive)))
+    transport = httpx2.ASGITransport(replica_app(served, "a key"))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://replica") as client:
+        assert [(await client.get(path)).status_code for path in ("/health", "/ping")] == [
+            status
+        ] * 2
 
 
 @pytest.mark.model

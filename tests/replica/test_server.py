@@ -10,6 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from tertulia.replica.dialect import REFUSED
 from tests.replica.conftest import END_S, Replica, end_replica, start_replica
 
 pytestmark = [pytest.mark.model, pytest.mark.processes]
@@ -70,9 +71,77 @@ def test_a_stream_has_one_finish_then_the_usage_then_the_end_mark(replica: Repli
     }
 
 
+def test_usage_in_every_chunk_grows_with_the_tokens(replica: Replica) -> None:
+    body = {"prompt": [504], "max_tokens": 4, "temperature": 0, "ignore_eos": True, "stream": True}
+    options = {"stream_options": {"include_usage": True, "continuous_usage_stats": True}}
+    with replica.client.stream("POST", "/v1/completions", json=body | options) as answer:
+        seen = [chunk["usage"]["completion_tokens"] for chunk in chunks(answer)]
+    assert seen == [1, 2, 3, 4, 4]
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])
+def test_a_stream_with_an_interval_has_fewer_events_and_the_same_content(
+    replica: Replica, path: str
+) -> None:
+    body = {
+        "prompt": "One, two,",
+        "messages": [{"role": "user", "content": "Count."}],
+        "max_tokens": 18,
+        "temperature": 0,
+        "ignore_eos": True,
+        "stream": True,
+        "return_token_ids": True,
+        "stream_options": {"include_usage": True},
+    }
+    seen = []
+    for interval in (1, 4):
+        asked = body | {"stream_interval": interval, "cache_salt": f"{path}{interval}"}
+        with replica.client.stream("POST", path, json=asked) as answer:
+            seen.append([chunk for chunk in chunks(answer) if chunk["usage"] or chunk["choices"]])
+    said = [[one["choices"][0] for one in stream if one["choices"]] for stream in seen]
+    sizes = [len(choice["token_ids"] or ()) for choice in said[1] if choice["token_ids"]]
+    assert sizes == [1, 4, 4, 4, 4, 1]
+    ids = [[token for one in stream for token in one["token_ids"] or ()] for stream in said]
+    assert ids[0] == ids[1]
+    assert [one["finish_reason"] for one in said[1]][-1] == "length"
+    texts = [
+        "".join(one.get("text") or one.get("delta", {}).get("content", "") for one in stream)
+        for stream in said
+    ]
+    assert texts[0] == texts[1] != ""
+    assert seen[0][-1]["usage"]["completion_tokens"] == seen[1][-1]["usage"]["completion_tokens"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_id_in_the_header_wins_and_comes_back(replica: Replica, stream: bool) -> None:
+    body = {"prompt": [504], "max_tokens": 1, "request_id": "of-the-body", "stream": stream}
+    for headers, expected in (
+        ({"X-Request-Id": "of-the-header"}, "of-the-header"),
+        ({}, "of-the-body"),
+    ):
+        answer = replica.client.post("/v1/completions", json=body, headers=headers)
+        assert answer.headers["x-request-id"] == expected
+        assert f'"id":"cmpl-{expected}"' in answer.text
+
+
+def test_a_chat_gives_the_ids_of_its_prompt(replica: Replica) -> None:
+    chat = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2}
+    expected = replica.client.post("/tokenize", json=chat).json()["tokens"]
+    asked = chat | {"return_token_ids": True}
+    whole = replica.client.post("/v1/chat/completions", json=asked).json()
+    assert whole["prompt_token_ids"] == expected
+    with replica.client.stream(
+        "POST", "/v1/chat/completions", json=asked | {"stream": True}
+    ) as answer:
+        seen = list(chunks(answer))
+    assert seen[0]["prompt_token_ids"] == expected
+    assert not any("prompt_token_ids" in chunk for chunk in seen[1:])
+
+
 def test_a_whole_answer_says_what_the_stream_says(replica: Replica) -> None:
     prompt = "The capital of France is"
-    body = {"prompt": prompt, "max_tokens": 8, "temperature": 0, "stream": True}
+    how = {"max_tokens": 8, "temperature": 0, "cache_salt": "streamed"}
+    body = {"prompt": prompt, "stream": True, **how}
     with replica.client.stream("POST", "/v1/completions", json=body) as answer:
         streamed = "".join(chunk["choices"][0]["text"] for chunk in chunks(answer))
     assert streamed == replica.complete(prompt)["choices"][0]["text"]
@@ -183,6 +252,43 @@ def test_a_client_that_leaves_frees_its_slot(replica: Replica, moment: str) -> N
     replica.wait_for(lambda: replica.idle)
 
 
+def test_a_reply_whose_reader_left_is_counted_and_its_use_is_kept(replica: Replica) -> None:
+    def aborted() -> float:
+        return replica.metric("vllm:request_success_total", finished_reason="abort")
+
+    before = aborted()
+    with _opened(replica, [504, 253], "left-alone") as answer:
+        first_tokens(answer, 3)
+    replica.wait_for(lambda: aborted() == before + 1)
+    used = replica.client.get("/inference/v1/usage?request_id=cmpl-left-alone").json()["requests"]
+    assert [(use["request_id"], use["finish"]) for use in used] == [("left-alone", "abort")]
+    assert (used[0]["prompt_tokens"], used[0]["completion_tokens"] >= 3) == (2, True)
+
+
+def test_the_usage_log_says_what_is_running_and_what_came_after(replica: Replica) -> None:
+    def listed(**query: int | str) -> list[dict[str, Any]]:
+        answer = replica.client.get("/inference/v1/usage", params=query)
+        return list(answer.json()["requests"])
+
+    replica.complete([504, 253], max_tokens=3, request_id="used", ignore_eos=True)
+    done = listed(request_id="used")[-1]
+    usage = (done["prompt_tokens"], done["completion_tokens"], done["finish"])
+    assert usage == (2, 3, "length")
+    with _opened(replica, [504, 253], "under-way") as answer:
+        first_tokens(answer, 2)
+        running = listed(after=done["number"])
+        assert [(use["request_id"], use["finish"]) for use in running] == [("under-way", None)]
+        assert [use["request_id"] for use in listed(limit=1)] != ["under-way"]  # the oldest
+    replica.wait_for(lambda: replica.idle)
+    assert listed(after=running[0]["number"])[0]["finish"] == "abort"
+
+
+@pytest.mark.parametrize("query", ["limit=0", "limit=1001", "after=-1", "after=x", "id=a"])
+def test_a_wrong_question_about_usage_is_a_400(replica: Replica, query: str) -> None:
+    answer = replica.client.get(f"/inference/v1/usage?{query}")
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, query.partition("=")[0])
+
+
 @pytest.mark.parametrize("prefix", ["", "cmpl-"])
 def test_an_abort_by_id_is_answered_when_the_sequence_has_left(
     replica: Replica, prefix: str
@@ -240,7 +346,8 @@ def test_health_answers_while_a_long_prompt_is_read(replica: Replica) -> None:
         ("stop", {"prompt": [504], "stop": [""]}),
         ("cache_salt", {"prompt": [504], "cache_salt": ""}),
         ("priority", {"prompt": [504], "priority": "high"}),
-        ("presence_penalty", {"prompt": [504], "presence_penalty": 0.5}),
+        ("stream_options", {"prompt": [504], "stream_options": {"include_usage": True}}),
+        ("stream_interval", {"prompt": [504], "stream": True, "stream_interval": 0}),
         (None, []),
     ],
 )
@@ -250,6 +357,62 @@ def test_a_bad_field_is_a_400_that_names_it(
     answer = replica.client.post("/v1/completions", json=body)
     assert answer.status_code == 400
     assert answer.json()["error"]["param"] == field
+
+
+NOT_SERVED: dict[str, Any] = {
+    "use_beam_search": True,
+    "length_penalty": 1.2,
+    "watermarking": True,
+    "stop_token_ids": [7],
+    "include_stop_str_in_output": True,
+    "min_tokens": 3,
+    "skip_special_tokens": False,
+    "truncate_prompt_tokens": 9,
+    "allowed_token_ids": [1],
+    "bad_words": ["no"],
+    "prompt_logprobs": 0,
+    "top_logprobs": 2,
+    "logprob_token_ids": [1],
+    "prompt_embeds": "AA==",
+    "thinking_token_budget": 9,
+    "reasoning_effort": "high",
+    "guided_json": {},
+    "guided_regex": "a",
+    "guided_choice": ["a"],
+    "guided_grammar": "a",
+    "logits_processors": ["a"],
+    "kv_transfer_params": {"a": 1},
+    "ec_transfer_params": {"a": 1},
+    "vllm_xargs": {"a": 1},
+    "tool_choice": "required",
+    "functions": [{}],
+    "function_call": {"name": "f"},
+    "documents": [{}],
+    "chat_template": "{{ messages }}",
+    "chat_template_kwargs": {"a": 1},
+    "mm_processor_kwargs": {"a": 1},
+    "modalities": ["audio"],
+    "audio": {"voice": "a"},
+    "web_search_options": {},
+    "return_token_strs": True,
+}
+
+
+@pytest.mark.parametrize("field", list(REFUSED))
+def test_a_field_that_would_change_the_reply_is_refused_by_name(
+    replica: Replica, field: str
+) -> None:
+    body = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
+    for path in ("/v1/chat/completions", "/tokenize"):
+        refused = replica.client.post(path, json=body | {field: NOT_SERVED[field]})
+        assert (refused.status_code, refused.json()["error"]["param"]) == (400, field)
+        for means_no in (None, *REFUSED[field]):
+            assert replica.client.post(path, json=body | {field: means_no}).status_code == 200
+
+
+def test_harmless_fields_pass(replica: Replica) -> None:
+    harmless = {"user": "ada", "metadata": {"a": 1}, "session_id": "s", "store": False, "new": 1}
+    assert replica.complete([504], **harmless)["usage"]["prompt_tokens"] == 1
 
 
 def test_an_error_never_repeats_what_was_sent(replica: Replica) -> None:
@@ -295,12 +458,13 @@ def test_a_last_message_of_the_assistant_is_continued(replica: Replica) -> None:
     assert "Paris" in answer["choices"][0]["message"]["content"]
 
 
-def test_with_a_key_only_health_is_open(small_folder: Path) -> None:
+def test_with_a_key_only_health_and_ping_are_open(small_folder: Path) -> None:
     guarded = start_replica(small_folder, batch_tokens=32, n_cache=512, key="open")
     try:
         client = guarded.client
         assert client.get("/health").status_code == 200
-        for path in ("/v1/models", "/metrics", "/version", "/nothing"):
+        assert client.get("/ping").status_code == client.post("/ping").status_code == 200
+        for path in ("/v1/models", "/metrics", "/version", "/inference/v1/usage", "/nothing"):
             assert client.get(path).status_code == 401
         assert client.get("/v1/models", headers={"Authorization": "Bearer shut"}).status_code == 401
         right = {"Authorization": "Bearer open"}

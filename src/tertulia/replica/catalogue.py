@@ -6,6 +6,8 @@ It must never download or read anything; and a hash in it changes only with the 
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tertulia.replica.repetition import RepetitionRule
+
 
 @dataclass(frozen=True)
 class Archive:
@@ -33,6 +35,7 @@ class DefaultSampling:
     temperature: float = 0.7
     top_p: float = 0.9
     repetition_penalty: float = 1.0
+    repetition: RepetitionRule | None = None  # when a reply counts as a loop and is ended
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,12 @@ SMALL = CatalogueModel(
         "ab810cf68114990406fdf996510dd3d3c6adbdf5",
     ),
     requantise="Q4_0",  # twice the prefill rate of Q4_1 on AVX2, where the kernels are repacked
-    sampling=DefaultSampling(repetition_penalty=1.1),  # so small a model repeats itself without it
+    sampling=DefaultSampling(
+        repetition_penalty=1.1,  # so small a model repeats itself without it
+        # And now and then with it, to the limit: phrases and lines of up to 20 tokens. A run of
+        # one token counts as one of four, so only from the 32nd on: zeros and dashes are no loop.
+        repetition=RepetitionRule(max_pattern_size=20, min_pattern_size=4, min_count=8),
+    ),
 )
 
 LARGE = CatalogueModel(

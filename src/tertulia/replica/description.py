@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tertulia.replica.catalogue import DefaultSampling
+from tertulia.replica.catalogue import CATALOGUE, DefaultSampling
+from tertulia.replica.repetition import RepetitionRule
 
 
 class DescriptionUnreadable(RuntimeError):
@@ -44,9 +45,19 @@ def read_description(folder: Path) -> Description:
             chat_template=str(fields["chat_template"]),
             bos_text=str(fields["bos_text"] or ""),
             eos_text=str(fields["eos_text"]),
-            sampling=DefaultSampling(**fields["sampling"]),
+            sampling=_sampling(fields),
         )
     except FileNotFoundError as error:
         raise DescriptionUnreadable(f"no model is installed in {folder}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DescriptionUnreadable(f"{path} is not a model's description: {error!r}") from error
+
+
+def _sampling(fields: dict[str, Any]) -> DefaultSampling:
+    """The catalogue's, where it knows the file: what the installer wrote down may be older."""
+    for model in CATALOGUE:
+        if model.sha256 == fields.get("source_sha256"):
+            return model.sampling
+    written = dict(fields["sampling"])
+    rule = written.pop("repetition", None)
+    return DefaultSampling(**written, repetition=rule and RepetitionRule(**rule))

@@ -1,17 +1,19 @@
 """Hands what the step thread produced to the request that waits for it on the event loop.
 
-It must never block the step thread, and never hold more than one reply's tokens per request.
+It must never block the step thread, never hold more than one reply's tokens per request, and never
+lose count of what was produced for a reader who left.
 """
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from typing import Protocol
+from dataclasses import dataclass
 
 from tertulia.core.prefix import Forgotten
 from tertulia.replica.engine import Engine
 from tertulia.replica.generation import Emission, Generation
 from tertulia.replica.metrics import ReplicaMetrics
+from tertulia.replica.usage import UsageLog
 
 ABORT_S = 10.0  # many steps; whoever waits longer than that waits for an engine that is stuck
 
@@ -19,15 +21,9 @@ ABORT_S = 10.0  # many steps; whoever waits longer than that waits for an engine
 class Ticket:
     """The right to read one reply. Whoever holds it iterates, and closes it whatever happens."""
 
-    def __init__(
-        self,
-        box: asyncio.Queue[Emission],
-        metrics: ReplicaMetrics,
-        close: "CloseTicket",
-    ) -> None:
+    def __init__(self, box: asyncio.Queue[Emission], leave: Callable[[], None]) -> None:
         self._box = box
-        self._metrics = metrics
-        self._close = close
+        self._leave = leave
         self._finished = False
 
     async def emissions(self) -> AsyncIterator[list[Emission]]:
@@ -36,20 +32,21 @@ class Ticket:
             emissions = [await self._box.get()]
             while not self._box.empty():
                 emissions.append(self._box.get_nowait())
-            for emission in emissions:
-                self._metrics.saw(emission)
             self._finished = emissions[-1].finish is not None
             yield emissions
 
     def close(self) -> None:
         """Gives the ticket back; a reply that is not finished is aborted."""
-        self._close(finished=self._finished)
+        if not self._finished:
+            self._leave()
 
 
-class CloseTicket(Protocol):
-    """How a desk takes a ticket back."""
+@dataclass
+class _Open:
+    """One request inside the engine, whether or not somebody still reads its reply."""
 
-    def __call__(self, *, finished: bool) -> None: ...
+    box: asyncio.Queue[Emission] | None  # None: the reader has left
+    metrics: ReplicaMetrics
 
 
 class Desk:
@@ -57,8 +54,9 @@ class Desk:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        # Each box is bounded by the reply's own `max_tokens`.
-        self._boxes: dict[int, asyncio.Queue[Emission]] = {}
+        self.uses = UsageLog()
+        # As many as the engine lets in; each box is bounded by the reply's own `max_tokens`.
+        self._open: dict[int, _Open] = {}
 
     def deliver(self, emissions: list[Emission]) -> None:
         """Called in the step thread."""
@@ -68,18 +66,19 @@ class Desk:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
             self._loop.call_soon_threadsafe(act)
 
-    def submit(self, engine: Engine, metrics: ReplicaMetrics, generation: Generation) -> "Ticket":
+    def submit(self, engine: Engine, metrics: ReplicaMetrics, generation: Generation) -> Ticket:
         """Queues a request; what it produces is read from the ticket."""
         key = engine.submit(generation)
         box: asyncio.Queue[Emission] = asyncio.Queue()
-        self._boxes[key] = box
+        self._open[key] = opened = _Open(box, metrics)
+        self.uses.begin(key, generation.id, len(generation.prompt))
 
-        def close(*, finished: bool) -> None:
-            del self._boxes[key]
-            if not finished:
+        def leave() -> None:
+            opened.box = None
+            if key in self._open:
                 engine.abort(lambda asked: asked is generation, lambda _n_left: None)
 
-        return Ticket(box, metrics, close)
+        return Ticket(box, leave)
 
     async def abort(self, engine: Engine, ids: frozenset[str]) -> int:
         """Answers when the sequences with these ids have left the batch; gives their number."""
@@ -105,6 +104,11 @@ class Desk:
 
     def _hand_out(self, emissions: list[Emission]) -> None:
         for emission in emissions:
-            box = self._boxes.get(emission.key)
-            if box is not None:
-                box.put_nowait(emission)
+            opened = self._open[emission.key]
+            n_new = len(emission.tokens)
+            opened.metrics.saw(emission)
+            self.uses.add(emission.key, n_new, emission.n_cached, emission.finish)
+            if opened.box is not None:
+                opened.box.put_nowait(emission)
+            if emission.finish is not None:
+                del self._open[emission.key]

@@ -5,19 +5,67 @@ It must never accept a field it would then ignore where that changes the reply; 
 
 import json
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, TypeVar
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from tertulia.core.types import Role
-
-TokenId = Annotated[int, Field(ge=0, strict=True)]
-StopString = Annotated[str, Field(min_length=1, max_length=256)]
+from tertulia.replica.constraint import Kind
+from tertulia.replica.repetition import MAX_COUNT, MAX_PATTERN, RepetitionRule
 
 SEED_BITS = 63  # JSON readers agree on integers up to here
 MAX_STOPS = 16
+MAX_BIASES = 1024  # logits that one request changes
+MAX_BIAS = 100.0  # as in OpenAI's: enough to force or to forbid a token
 SALT_CHARS = 1024  # as in vLLM
 PRIORITY = 2**31
+MAX_USES = 1_000  # entries of the usage log in one answer
+ANY_OBJECT = {"type": "object"}
+
+TokenId = Annotated[int, Field(ge=0, strict=True)]
+TokenKey = Annotated[int, Field(ge=0, lt=2**31)]  # keys of JSON objects are texts
+Bias = Annotated[float, Field(ge=-MAX_BIAS, le=MAX_BIAS)]
+StopString = Annotated[str, Field(min_length=1, max_length=256)]
+
+# vLLM's other fields that would change the reply, with the values besides null that say "no".
+REFUSED: dict[str, tuple[Any, ...]] = {
+    "use_beam_search": (False,),
+    "length_penalty": (1,),
+    "watermarking": (False,),
+    "stop_token_ids": ([],),
+    "include_stop_str_in_output": (False,),
+    "min_tokens": (0,),
+    "skip_special_tokens": (True,),
+    "truncate_prompt_tokens": (),
+    "allowed_token_ids": (),
+    "bad_words": ([],),
+    "prompt_logprobs": (),
+    "top_logprobs": (0,),
+    "logprob_token_ids": (),
+    "prompt_embeds": (),
+    "thinking_token_budget": (-1,),
+    "reasoning_effort": ("none",),
+    "guided_json": (),
+    "guided_regex": (),
+    "guided_choice": (),
+    "guided_grammar": (),
+    "logits_processors": ([],),
+    "kv_transfer_params": ({},),
+    "ec_transfer_params": ({},),
+    "vllm_xargs": ({},),
+    "tool_choice": ("none", "auto"),
+    "functions": ([],),
+    "function_call": ("none", "auto"),
+    "documents": ([],),
+    "chat_template": (),
+    "chat_template_kwargs": ({},),
+    "mm_processor_kwargs": ({},),
+    "modalities": (["text"],),
+    "audio": (),
+    "web_search_options": (),
+    "return_token_strs": (False,),
+}
 
 
 class BadRequest(Exception):
@@ -28,6 +76,15 @@ class BadRequest(Exception):
         self.field = field
 
 
+@dataclass(frozen=True)
+class Form:
+    """What a reply must look like, and the field that says so."""
+
+    field: str
+    kind: Kind
+    source: Any
+
+
 class StreamOptions(BaseModel):
     """What a stream reports besides text."""
 
@@ -35,19 +92,87 @@ class StreamOptions(BaseModel):
     continuous_usage_stats: bool = False
 
 
+class JsonSchema(BaseModel):
+    """The schema of a `response_format`; its name means nothing to us."""
+
+    source: dict[str, Any] = Field(alias="schema")
+
+
+class ResponseFormat(BaseModel):
+    """OpenAI's way to ask for JSON."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: JsonSchema | None = None
+
+    @model_validator(mode="after")
+    def _has_its_schema(self) -> Self:
+        if (self.type == "json_schema") != (self.json_schema is not None):
+            raise ValueError("json_schema goes with the type json_schema, and only with it")
+        return self
+
+
+class StructuredOutputs(BaseModel):
+    """vLLM's way to ask for a form, one of these."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    json_source: dict[str, Any] | str | None = Field(default=None, alias="json")
+    json_object: Literal[True] | None = None
+    regex: str | None = None
+    choice: list[str] | None = None
+    grammar: str | None = None
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        if len(self.model_fields_set) != 1:
+            raise ValueError("exactly one of json, json_object, regex, choice and grammar")
+        return self
+
+
+class RepetitionDetection(BaseModel):
+    """When a reply counts as a loop; a `max_pattern_size` of 0 is never."""
+
+    max_pattern_size: Annotated[int, Field(ge=0, le=MAX_PATTERN)] = 0
+    min_pattern_size: Annotated[int, Field(ge=0)] = 0
+    min_count: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 0
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.min_pattern_size > self.max_pattern_size:
+            raise ValueError("min_pattern_size is at most max_pattern_size")
+        if self.max_pattern_size > 0 and self.min_count < 2:
+            raise ValueError("min_count is at least 2")
+        return self
+
+    @property
+    def rule(self) -> RepetitionRule | None:
+        if self.max_pattern_size == 0:
+            return None
+        return RepetitionRule(self.max_pattern_size, max(1, self.min_pattern_size), self.min_count)
+
+
 class SamplingBody(BaseModel):
     """The fields that both kinds of completion share."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="allow")  # so that `read_body` can refuse some by name
 
     model: str | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Field(ge=-1, lt=2**31)] | None = None  # 0 and -1: all
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     repetition_penalty: Annotated[float, Field(gt=0, le=2)] | None = None
+    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    logit_bias: Annotated[dict[TokenKey, Bias], Field(max_length=MAX_BIASES)] | None = None
+    response_format: ResponseFormat | None = None
+    structured_outputs: StructuredOutputs | None = None
+    repetition_detection: RepetitionDetection | None = None
     seed: Annotated[int, Field(ge=-(2**SEED_BITS), lt=2**SEED_BITS)] | None = None
     stop: StopString | Annotated[list[StopString], Field(max_length=MAX_STOPS)] | None = None
     stream: bool | None = False
     stream_options: StreamOptions | None = None
+    stream_interval: Annotated[int, Field(ge=1, lt=2**31)] | None = None
     ignore_eos: bool = False
     priority: Annotated[int, Field(ge=-PRIORITY, lt=PRIORITY)] = 0
     cache_salt: Annotated[str, Field(min_length=1, max_length=SALT_CHARS)] | None = None
@@ -56,11 +181,29 @@ class SamplingBody(BaseModel):
     session_id: Annotated[str, Field(min_length=1, max_length=SALT_CHARS)] | None = None
     return_token_ids: bool | None = None
     request_id: Annotated[str, Field(min_length=1, max_length=256)] | None = None
-    # Served only at the value that means "no": anything else would change the reply.
     n: Literal[1] | None = 1
-    logit_bias: dict[str, float] | None = Field(default=None, max_length=0)
-    presence_penalty: Annotated[float, Field(ge=0, le=0)] | None = 0
-    frequency_penalty: Annotated[float, Field(ge=0, le=0)] | None = 0
+
+    @property
+    def form(self) -> Form | None:
+        """What the reply must look like; as in vLLM, `response_format` wins."""
+        wanted = self.response_format
+        if wanted is not None and wanted.json_schema is not None:
+            return Form("response_format", "json", wanted.json_schema.source)
+        if wanted is not None and wanted.type == "json_object":
+            return Form("response_format", "json", ANY_OBJECT)
+        one = self.structured_outputs
+        if one is None:
+            return None
+        if one.json_object:
+            return Form("structured_outputs", "json", ANY_OBJECT)
+        sources: dict[Kind, Any] = {
+            "json": one.json_source,
+            "regex": one.regex,
+            "choice": one.choice,
+            "grammar": one.grammar,
+        }
+        found = [(kind, source) for kind, source in sources.items() if source is not None]
+        return Form("structured_outputs", *found[0]) if found else None
 
     @property
     def stops(self) -> tuple[str, ...]:
@@ -120,6 +263,8 @@ class ChatBody(SamplingBody):
 class TokenizeBody(BaseModel):
     """`POST /tokenize`: plain text, or a chat as the template writes it."""
 
+    model_config = ConfigDict(extra="allow")
+
     prompt: str | None = None
     messages: list[ChatMessage] | None = None
     add_generation_prompt: bool = True
@@ -130,6 +275,16 @@ class DetokenizeBody(BaseModel):
     """`POST /detokenize`."""
 
     tokens: list[TokenId]
+
+
+class UsageQuery(BaseModel):
+    """`GET /inference/v1/usage`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    request_id: Annotated[str, Field(min_length=1, max_length=512)] | None = None
+    after: Annotated[int, Field(ge=0)] = 0
+    limit: Annotated[int, Field(ge=1, le=MAX_USES)] = 100
 
 
 class AbortBody(BaseModel):
@@ -151,13 +306,29 @@ Body = TypeVar("Body", bound=BaseModel)
 def read_body(kind: type[Body], data: bytes) -> Body:
     """The checked body, or a `BadRequest` that names the first wrong field and not its content."""
     try:
-        return kind.model_validate_json(data)
+        body = kind.model_validate_json(data)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        field = ".".join(str(step) for step in first["loc"]) or None
-        top = str(first["loc"][0]) if first["loc"] else None
-        where = f"{field}: " if field else ""
-        raise BadRequest(f"{where}{first['msg']}", top) from None
+        raise _refusal(error) from None
+    for name, value in (body.model_extra or {}).items():
+        if name in REFUSED and value is not None and value not in REFUSED[name]:
+            raise BadRequest(f"{name} is not supported here", name)
+    return body
+
+
+def read_query(kind: type[Body], query: dict[str, str]) -> Body:
+    """The checked query, or a `BadRequest` as for a body."""
+    try:
+        return kind.model_validate(query)
+    except ValidationError as error:
+        raise _refusal(error) from None
+
+
+def _refusal(error: ValidationError) -> BadRequest:
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    field = ".".join(str(step) for step in first["loc"]) or None
+    top = str(first["loc"][0]) if first["loc"] else None
+    where = f"{field}: " if field else ""
+    return BadRequest(f"{where}{first['msg']}", top)
 
 
 def error_document(message: str, kind: str, code: int, field: str | None = None) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 
 from tertulia.core.costs import StepCost
@@ -14,9 +15,11 @@ from tertulia.core.prefix import CacheLimits, Forgotten, PrefixCache
 from tertulia.core.steps import Sequence, Step, StepBounds, StepScheduler
 from tertulia.replica.cells import Cells
 from tertulia.replica.generation import Emission, EngineCounts, Finish, Generation, Request
-from tertulia.replica.model import Cancelled, Entry, Model
+from tertulia.replica.model import Cancelled, Entry, Model, Stuck
+from tertulia.replica.repetition import LOOPS
 from tertulia.replica.spill import Spill
 from tertulia.replica.text import TextCutter
+from tertulia.replica.thread import ComputeThread
 
 IDLE_S = 1.0  # how long the thread sleeps without work before it looks whether it should stop
 # What steps say is handed on at most so often, but for beginnings and ends: handing on wakes two
@@ -35,7 +38,7 @@ class EngineSettings:
     cache: CacheLimits
     n_anchors: int  # sequences of the model that may keep what ended requests left
     n_queue: int  # requests waiting for a slot
-    n_queue_tokens: int = 2**31  # of their prompts together
+    n_queue_tokens: int | None = None  # of prompts not read yet; more of them are refused
 
 
 class QueueFull(RuntimeError):
@@ -55,7 +58,7 @@ class EngineDead(RuntimeError):
 
 
 class Engine:
-    """Runs a model in a thread of its own. Everything but `step` may be called from any thread.
+    """Runs a model in the compute thread. Everything but `step` may be called from any thread.
 
     `deliver` is called in the step thread with what one step produced, and must not block.
     """
@@ -95,7 +98,7 @@ class Engine:
         self._said: list[Emission] = []
         self._handed_on_s = 0.0
         self._step_began_s: float | None = None
-        self._thread = threading.Thread(target=self._run, name="steps", daemon=True)
+        self._ended: Future[None] | None = None
         self._on_death: Callable[[BaseException], None] = lambda _error: None
 
     @property
@@ -103,11 +106,13 @@ class Engine:
         """False when the step thread has ended, or is stuck in a step that does not end."""
         began_s = self._step_began_s
         is_stuck = began_s is not None and self._clock() - began_s > STUCK_S
-        return self._thread.is_alive() and self._death is None and not is_stuck
+        is_running = self._ended is not None and not self._ended.done()
+        return is_running and self._death is None and not is_stuck
 
-    def start(self, on_death: Callable[[BaseException], None]) -> None:
+    def start(self, thread: ComputeThread, on_death: Callable[[BaseException], None]) -> None:
+        """Steps from now on; `on_death` is told what ended it, if it was not `stop`."""
         self._on_death = on_death
-        self._thread.start()
+        self._ended = thread.do(self._run)
 
     def submit(self, generation: Generation) -> int:
         """Queues a request and returns the key its emissions carry."""
@@ -190,14 +195,12 @@ class Engine:
         )
 
     def stop(self, wait_s: float) -> bool:
-        """Ends the thread, in the middle of a decode if need be; true when it has ended."""
+        """Ends stepping, in the middle of a decode if need be; true when it has ended."""
         with self._wake:
             self._stopping = True
             self._wake.notify()
         self._model.cancel()
-        if self._thread.ident is not None:
-            self._thread.join(wait_s)
-        return not self._thread.is_alive()
+        return self._ended is None or not wait([self._ended], wait_s).not_done
 
     def step(self) -> bool:
         """One step; false when there was nothing to do. Only the step thread calls it."""
@@ -225,10 +228,9 @@ class Engine:
         n_free = max(0, self._settings.steps.n_slots - len(self._scheduler.running))
         if self._n_waiting >= self._settings.n_queue + n_free:
             raise QueueFull(f"{self._n_waiting} requests are waiting", "max_num_queued_reqs")
-        if (
-            self._n_queued_tokens
-            and self._n_queued_tokens + n_tokens > self._settings.n_queue_tokens
-        ):
+        most = self._settings.n_queue_tokens
+        # One prompt alone is never refused, or it could never be served.
+        if most is not None and self._n_queued_tokens and self._n_queued_tokens + n_tokens > most:
             raise QueueFull(
                 f"{self._n_queued_tokens} prompt tokens are waiting", "max_num_queued_tokens"
             )
@@ -300,7 +302,7 @@ class Engine:
                 self._n_queued_tokens -= n_prompt
 
     def _leave(self, request: Request) -> None:
-        """It is over with: its place is free at once, what it computed is kept while there is room."""
+        """Its place is free at once; what it computed is kept while there is room."""
         key = request.sequence.key
         del self._requests[key]
         is_running = key in self._scheduler.running
@@ -349,7 +351,11 @@ class Engine:
             request.is_prefilled = True
             self._n_hits += sequence.n_cached
         n_prompt = len(generation.prompt)
-        token = self._model.choose(row, generation.choice, sequence.tokens, n_prompt)
+        try:
+            token = self._model.choose(row, generation.choice, sequence.tokens, n_prompt)
+        except Stuck:
+            self._leave(request)
+            return self._emission(request, (), request.cutter.rest(), "error")
         sequence.tokens.append(token)
         self._n_generated += 1
         finish: Finish | None = None
@@ -363,6 +369,9 @@ class Engine:
                 finish = "stop"
             elif request.n_output >= generation.max_tokens:
                 text, finish = text + request.cutter.rest(), "length"
+            elif generation.repetition and generation.repetition.ends(sequence.tokens, n_prompt):
+                text, finish = text + request.cutter.rest(), "repetition"
+                stop_string = LOOPS
         if finish is not None:
             self._leave(request)
         return self._emission(request, (token,), text, finish, stop_string)

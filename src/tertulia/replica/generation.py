@@ -9,9 +9,10 @@ from typing import Literal
 from tertulia.core.prefix import Owner
 from tertulia.core.steps import Sequence
 from tertulia.replica.model import Choice
+from tertulia.replica.repetition import RepetitionRule
 from tertulia.replica.text import TextCutter
 
-Finish = Literal["stop", "length", "abort", "error"]
+Finish = Literal["stop", "length", "repetition", "abort", "error"]
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class Generation:
     max_tokens: int
     choice: Choice
     stop: tuple[str, ...] = ()
+    repetition: RepetitionRule | None = None  # ends a reply that runs in a loop
     ignore_end: bool = False
     priority: int = 0  # lower runs first
     owner: Owner = field(default_factory=Owner)  # who may find its blocks again

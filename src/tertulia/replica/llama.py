@@ -5,6 +5,7 @@ It must be used by one thread, in a process of its own: the library aborts when 
 
 import importlib
 import os
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from tertulia.replica.description import Description
 from tertulia.replica.model import Cancelled, Choice, Entry, ModelLimits
 
 RECENT_TOKENS = 64  # what the repetition penalty looks back on, llama.cpp's own default
+LOOK_BACK_TOKENS = 256  # where they are looked for, as control tokens do not count
 CELLS = (
     256  # llama.cpp rounds a cache up to this many tokens; asking for a multiple keeps counts true
 )
@@ -51,6 +53,8 @@ class LlamaModel:
         self._context = _open_context(cpp, self._model, settings, n_cache)
         self._batch = cpp.LlamaBatch(n_tokens=settings.n_batch, embd=0, n_seq_max=1, verbose=False)
         self._vocabulary = self._model.get_vocab()
+        self._chain_params = cpp.LlamaSamplerChainParams()
+        self._chain_params.no_perf = True
         self._pieces: dict[int, bytes] = {}
         self._spare = settings.n_sequences  # between two calls it holds nothing
         self._limits = ModelLimits(
@@ -90,27 +94,42 @@ class LlamaModel:
         assert not returned, f"llama.cpp answered {returned}"
 
     def choose(self, row: int, choice: Choice, tokens: Sequence[int], n_prompt: int) -> int:
-        recent, position = tokens[-256:], len(tokens)
         # A chain for each token: its state is then only the sequence itself and its position, so
         # that a reply continued elsewhere draws the same tokens. It costs microseconds.
-        params = self._cpp.LlamaSamplerChainParams()
-        params.no_perf = True
-        chain = self._cpp.LlamaSampler(params)
+        chain = self._cpp.LlamaSampler(self._chain_params)
+        try:
+            self._weigh(chain, choice, tokens, n_prompt)
+            _draw(chain, choice, len(tokens))
+            return int(chain.sample(self._context, row))
+        finally:
+            chain.close()
+
+    def _weigh(self, chain: Any, choice: Choice, tokens: Sequence[int], n_prompt: int) -> None:
+        """What is done to the logits before the draw, in vLLM's order."""
+        if choice.biases:
+            self._add_biases(chain, list(choice.biases))
         if choice.repetition_penalty != 1.0:
             chain.add_penalties(RECENT_TOKENS, choice.repetition_penalty, 0.0, 0.0)
+            recent = tokens[-LOOK_BACK_TOKENS:]
             spoken = [token for token in recent if token not in self._controls]  # ends stay free
             for token in spoken[-RECENT_TOKENS:]:
                 chain.accept(token)
-        if choice.temperature <= 0:
-            chain.add_greedy()
-        else:
-            chain.add_temp(choice.temperature)
-            if choice.top_p < 1:
-                chain.add_top_p(choice.top_p, 1)
-            chain.add_dist(_seed_at(choice.seed, position))
-        token = chain.sample(self._context, row)
-        chain.close()
-        return int(token)
+        if choice.presence_penalty or choice.frequency_penalty:
+            # As biases: the library's own penalty counts the prompt as well.
+            counts = Counter(tokens[n_prompt:])
+            self._add_biases(
+                chain,
+                [
+                    (token, -choice.presence_penalty - choice.frequency_penalty * count)
+                    for token, count in counts.items()
+                    if token not in self._controls
+                ],
+            )
+        if choice.constraint is not None:
+            self._add_biases(chain, choice.constraint.biases(tokens[n_prompt:]))
+
+    def _add_biases(self, chain: Any, biases: list[tuple[int, float]]) -> None:
+        chain.add_logit_bias(self._limits.n_vocabulary, biases)
 
     def copy(self, source: int, target: int, first: int, last: int) -> None:
         self._context.memory_seq_cp(source, target, first, last)
@@ -154,6 +173,20 @@ def _open_context(cpp: Any, model: Any, settings: LlamaSettings, n_cache: int) -
     context = cpp.LlamaContext(model=model, params=params, verbose=False)
     context.install_cancel_callback()
     return context
+
+
+def _draw(chain: Any, choice: Choice, position: int) -> None:
+    if choice.temperature <= 0:
+        chain.add_greedy()
+        return
+    chain.add_temp(choice.temperature)
+    if choice.min_p > 0:
+        chain.add_min_p(choice.min_p, 1)
+    if choice.top_k > 0:
+        chain.add_top_k(choice.top_k)
+    if choice.top_p < 1:
+        chain.add_top_p(choice.top_p, 1)
+    chain.add_dist(_seed_at(choice.seed, position))
 
 
 def _seed_at(seed: int, position: int) -> int:

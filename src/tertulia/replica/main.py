@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import anyio
 import uvicorn
 import uvloop
 
@@ -21,6 +22,7 @@ from tertulia.core.prefix import CacheLimits
 from tertulia.core.steps import StepBounds
 from tertulia.listening import bind
 from tertulia.replica.chat import ChatPrompts
+from tertulia.replica.constraint import Constraints
 from tertulia.replica.description import Description, DescriptionUnreadable, read_description
 from tertulia.replica.desk import Desk
 from tertulia.replica.engine import Engine, EngineSettings
@@ -28,8 +30,9 @@ from tertulia.replica.generation import Emission
 from tertulia.replica.lifeline import die_with_parent
 from tertulia.replica.llama import LlamaModel, LlamaSettings
 from tertulia.replica.metrics import ReplicaMetrics
-from tertulia.replica.server import Served, replica_app
+from tertulia.replica.server import COMPILERS, Served, replica_app
 from tertulia.replica.spill import Spill
+from tertulia.replica.thread import ComputeThread
 from tertulia.replica.tuning import measure_step_cost
 from tertulia.template import TemplateRefused
 
@@ -60,6 +63,8 @@ class ReplicaSettings:
     n_slots: int = 8  # the CPU's arithmetic is used up by eight streams; more only slow each other
     n_cache: int = 16_384  # tokens, of all sequences together
     n_queue: int = 64
+    n_queue_tokens: int | None = None  # of prompts not read yet; more of them are refused
+    stream_interval: int = 1  # tokens in one chunk of a stream, but for the first and the last
     host_bytes: int = 512 * MEGABYTE  # of memory, for what ended requests left
     disk_bytes: int = 0  # of disk, for what that memory does not hold
     disk_folder: Path | None = None  # where; the system's folder for temporary files if not given
@@ -81,14 +86,17 @@ def run(settings: ReplicaSettings) -> int:
         log.error("%s", error)
         return 2
     began_s = time.perf_counter()
+    thread = ComputeThread()
     try:
-        model = LlamaModel(settings.folder, description, _llama_settings(settings))
+        model = thread.do(
+            lambda: LlamaModel(settings.folder, description, _llama_settings(settings))
+        ).result()
     except (ValueError, OSError, RuntimeError) as error:
         listener.close()
         log.error("%s can't be loaded: %s", settings.folder, error)
         log.error("delete that folder and fetch it again: tertulia models install")
         return 2
-    cost, block_bytes = measure_step_cost(model, BLOCK_TOKENS)
+    cost, block_bytes = thread.do(lambda: measure_step_cost(model, BLOCK_TOKENS)).result()
     bounds = _engine_settings(settings, model, block_bytes)
     try:
         spill = Spill(block_bytes, bounds.cache.n_disk, settings.disk_folder)
@@ -98,7 +106,7 @@ def run(settings: ReplicaSettings) -> int:
         log.error("there is no room for %d bytes of cache on disk: %s", settings.disk_bytes, error)
         return 2
     log.info(
-        "%s is ready after %.1f s: %.1f ms a step and %.2f ms a token, %d slots, %d tokens of cache",
+        "%s is ready after %.1f s: a step takes %.1f ms and %.2f a token; %d slots, %d tokens",
         description.served_id,
         time.perf_counter() - began_s,
         cost.fixed_s * 1000,
@@ -113,6 +121,7 @@ def run(settings: ReplicaSettings) -> int:
                 description,
                 prompts,
                 model,
+                thread,
                 lambda deliver: Engine(model, bounds, cost, spill, deliver),
                 listener,
             )
@@ -127,6 +136,7 @@ async def _serve(
     description: Description,
     prompts: ChatPrompts,
     model: LlamaModel,
+    thread: ComputeThread,
     engine_for: Callable[[Callable[[list[Emission]], None]], Engine],
     listener: socket.socket,
 ) -> int:
@@ -139,6 +149,9 @@ async def _serve(
         desk=desk,
         metrics=ReplicaMetrics(description.served_id, engine.counts),
         prompts=prompts,
+        constraints=Constraints(model),
+        compilers=anyio.CapacityLimiter(COMPILERS),
+        stream_interval=settings.stream_interval,
         began_at=int(time.time()),
     )
     server = uvicorn.Server(
@@ -159,7 +172,7 @@ async def _serve(
         deaths.append(error)
         server.should_exit = True
 
-    engine.start(died)
+    engine.start(thread, died)
     _say_ready(listener)
     try:
         await server.serve(sockets=[listener])
@@ -191,6 +204,7 @@ def _engine_settings(
         ),
         n_anchors=N_ANCHORS,
         n_queue=settings.n_queue,
+        n_queue_tokens=settings.n_queue_tokens,
     )
 
 

@@ -4,7 +4,7 @@ Nothing here computes; an implementation is used by one thread only, `cancel` ex
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 
@@ -33,14 +33,34 @@ class Entry:
     wants_logits: bool
 
 
+class Stuck(RuntimeError):
+    """No token may follow, or finding out takes more than it may: this one reply can't go on."""
+
+
+class Constraint(Protocol):
+    """What a reply may look like. It may remember how far it came, but says nothing else for it."""
+
+    def biases(self, reply: Sequence[int]) -> list[tuple[int, float]]:
+        """What to add to which logits, so that only tokens that may follow are left; or `Stuck`."""
+
+
 @dataclass(frozen=True)
 class Choice:
-    """How the next token is chosen; temperature 0 takes the likeliest."""
+    """How the next token is chosen; temperature 0 takes the likeliest.
+
+    Repetition is counted over prompt and reply, presence and frequency over the reply alone.
+    """
 
     temperature: float
     top_p: float
     repetition_penalty: float
     seed: int
+    top_k: int = 0  # 0: all
+    min_p: float = 0.0  # of the likeliest token's probability
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    biases: tuple[tuple[int, float], ...] = ()  # token, what is added to its logit
+    constraint: Constraint | None = field(default=None, compare=False)
 
 
 class Model(Protocol):
@@ -50,7 +70,7 @@ class Model(Protocol):
     * `choose` depends only on its arguments and the logits: a sequence that is preempted, or moved
       to another replica, goes on as if nothing had happened;
     * `copy` shares cache tokens, it does not double them;
-    * positions `first` to `last` (not included) are whole blocks, except that `cut` may end anywhere.
+    * positions are from `first` up to `last`, not included; but for `cut` they are whole blocks.
     """
 
     @property
@@ -67,7 +87,10 @@ class Model(Protocol):
     def decode(self, entries: Sequence[Entry]) -> None: ...
 
     def choose(self, row: int, choice: Choice, tokens: Sequence[int], n_prompt: int) -> int:
-        """The token after the entry at `row` of the last batch; `tokens` are prompt and reply."""
+        """The token after the entry at `row` of the last batch, which is the last of `tokens`.
+
+        The first `n_prompt` of them are the prompt. `Stuck` if the choice's constraint allows none.
+        """
 
     def copy(self, source: int, target: int, first: int, last: int) -> None:
         """Lets `target` hold these positions of `source` too; it holds all before them already."""

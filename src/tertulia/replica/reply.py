@@ -22,6 +22,7 @@ from tertulia.replica.dialect import (
 )
 from tertulia.replica.engine import EngineDead, QueueFull
 from tertulia.replica.generation import Emission, Generation
+from tertulia.replica.interval import StreamInterval
 
 RETRY_AFTER_S = "1"  # a slot comes free within seconds; callers spread their own retries
 STREAM_HEADERS = [
@@ -47,6 +48,7 @@ class Wishes:
     stream: bool
     usage_chunk: bool
     usage_always: bool
+    interval_tokens: int
 
 
 class Shape(Protocol):
@@ -64,6 +66,9 @@ class Shape(Protocol):
 
     def opening(self) -> list[dict[str, Any]]:
         """The choices of a chunk before any token, if this kind has one."""
+
+    def beside(self, prompt: Sequence[int]) -> dict[str, Any]:
+        """What the opening, or the whole document, says beside its choices."""
 
     def chunk(self, emission: Emission, prompt: Sequence[int] | None) -> dict[str, Any]:
         """The choice of one chunk; `prompt` is given with the first one only."""
@@ -84,6 +89,9 @@ class CompletionShape:
 
     def opening(self) -> list[dict[str, Any]]:
         return []
+
+    def beside(self, prompt: Sequence[int]) -> dict[str, Any]:  # noqa: ARG002  # one signature for both kinds
+        return {}
 
     def chunk(self, emission: Emission, prompt: Sequence[int] | None) -> dict[str, Any]:
         return completion_choice(
@@ -112,6 +120,9 @@ class ChatShape:
 
     def opening(self) -> list[dict[str, Any]]:
         return [chat_delta({"role": "assistant", "content": ""}, None, None, None)]
+
+    def beside(self, prompt: Sequence[int]) -> dict[str, Any]:
+        return {"prompt_token_ids": list(prompt)} if self.with_ids else {}
 
     def chunk(self, emission: Emission, prompt: Sequence[int] | None) -> dict[str, Any]:  # noqa: ARG002  # one signature for both kinds
         ids = emission.tokens if self.with_ids else None
@@ -178,13 +189,17 @@ class Reply(Response):
             ticket.close()
 
     async def _stream(self, ticket: Ticket, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})
-        await _send_more(send, b"".join(event(self._chunk([one])) for one in self._shape.opening()))
+        headers = [*STREAM_HEADERS, *_id_headers(self._generation.id)]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        beside = self._shape.beside(self._generation.prompt)
+        for choice in self._shape.opening():
+            await _send_more(send, event(self._chunk([choice]) | beside))
+        interval = StreamInterval(self._wishes.interval_tokens)
         n_output = 0
         broken = False
         async for emissions in ticket.emissions():
             data = []
-            for emission in emissions:
+            for emission in interval.due(emissions):
                 if emission.finish == "error":
                     broken = True
                     data.append(event(error_document("the engine failed", "internal_error", 500)))
@@ -215,7 +230,10 @@ class Reply(Response):
         prompt = self._generation.prompt
         choice = self._shape.whole("".join(texts), ids, last, prompt)
         usage = self._usage(len(ids), last)
-        return JSONResponse(self._document(self._shape.whole_object, [choice], usage))
+        document = self._document(self._shape.whole_object, [choice], usage)
+        answer = JSONResponse(document | self._shape.beside(prompt))
+        answer.raw_headers += _id_headers(self._generation.id)
+        return answer
 
     def _usage(self, n_output: int, emission: Emission) -> dict[str, Any]:
         return usage_document(len(self._generation.prompt), n_output, emission.n_cached)
@@ -236,6 +254,11 @@ class Reply(Response):
             "choices": choices,
             "usage": usage,
         }
+
+
+def _id_headers(request_id: str) -> list[tuple[bytes, bytes]]:
+    """The request's id as vLLM echoes it; a header can hold no other characters."""
+    return [(b"x-request-id", request_id.encode())] if request_id.isascii() else []
 
 
 async def _until_gone(receive: Receive, others: anyio.CancelScope) -> None:

@@ -6,10 +6,11 @@ It must never cut a prompt silently, and never keep computing for a client that 
 import hmac
 import time
 import uuid
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import asdict, dataclass
 from typing import Any
 
+import anyio
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -20,6 +21,7 @@ from tertulia import __version__
 from tertulia.core.prefix import Owner
 from tertulia.core.types import PromptMessage
 from tertulia.replica.chat import ChatPrompts
+from tertulia.replica.constraint import CompiledConstraint, ConstraintRefused, Constraints
 from tertulia.replica.description import Description
 from tertulia.replica.desk import Desk
 from tertulia.replica.dialect import (
@@ -32,8 +34,10 @@ from tertulia.replica.dialect import (
     ForgetBody,
     SamplingBody,
     TokenizeBody,
+    UsageQuery,
     error_document,
     read_body,
+    read_query,
 )
 from tertulia.replica.engine import Engine
 from tertulia.replica.generation import Generation
@@ -44,7 +48,9 @@ from tertulia.template import Ending, TemplateRefused
 
 BODY_BYTES = 8_000_000  # a window of token ids as JSON is a few hundred kilobytes
 ID_CHARS = 256
-ABORT_PREFIXES = ("cmpl-", "chatcmpl-", "generate-tokens-")
+ID_PREFIXES = ("cmpl-", "chatcmpl-", "generate-tokens-")
+OPEN_PATHS = ("/health", "/ping")
+COMPILERS = 2  # threads; a constraint takes up to 30 ms, and parsers must not starve the steps
 
 
 @dataclass(frozen=True)
@@ -57,11 +63,14 @@ class Served:
     desk: Desk
     metrics: ReplicaMetrics
     prompts: ChatPrompts
+    constraints: Constraints
+    compilers: anyio.CapacityLimiter
+    stream_interval: int  # tokens in one chunk at least, but for the first and the last
     began_at: int
 
 
 def replica_app(served: Served, key: str | None) -> ASGIApp:
-    """The ASGI application; with a `key`, everything but `/health` asks for it."""
+    """The ASGI application; with a `key`, everything but `/health` and `/ping` asks for it."""
     routes = [
         _route("/v1/completions", "POST", served, _completions),
         _route("/v1/chat/completions", "POST", served, _chat),
@@ -69,8 +78,11 @@ def replica_app(served: Served, key: str | None) -> ASGIApp:
         _route("/detokenize", "POST", served, _detokenize),
         _route("/inference/v1/abort_requests", "POST", served, _abort),
         _route("/inference/v1/forget", "POST", served, _forget),
+        _route("/inference/v1/usage", "GET", served, _usage),
         _route("/v1/models", "GET", served, _models),
         _route("/health", "GET", served, _health),
+        _route("/ping", "GET", served, _health),
+        _route("/ping", "POST", served, _health),
         _route("/version", "GET", served, _version),
         _route("/metrics", "GET", served, _metrics),
     ]
@@ -83,7 +95,7 @@ async def _completions(served: Served, request: Request) -> Response:
     asked = body.prompt
     prompt = served.model.encode(asked) if isinstance(asked, str) else asked
     max_tokens = body.max_tokens if body.max_tokens is not None else _room(served, prompt)
-    generation = _generation(served, request, body, prompt, max_tokens)
+    generation = await _generation(served, request, body, prompt, max_tokens)
     return _reply(served, body, generation, CompletionShape(bool(body.return_token_ids)))
 
 
@@ -97,7 +109,7 @@ async def _chat(served: Served, request: Request) -> Response:
     )
     asked = body.max_completion_tokens or body.max_tokens
     max_tokens = asked if asked is not None else _room(served, prompt)
-    generation = _generation(served, request, body, prompt, max_tokens)
+    generation = await _generation(served, request, body, prompt, max_tokens)
     return _reply(served, body, generation, ChatShape(bool(body.return_token_ids)))
 
 
@@ -129,11 +141,8 @@ async def _detokenize(served: Served, request: Request) -> Response:
 
 async def _abort(served: Served, request: Request) -> Response:
     body = read_body(AbortBody, await _body(request))
-    ids = set(body.request_ids)
-    for prefix in ABORT_PREFIXES:
-        ids |= {given.removeprefix(prefix) for given in body.request_ids}
     try:
-        n_aborted = await served.desk.abort(served.engine, frozenset(ids))
+        n_aborted = await served.desk.abort(served.engine, _bare_ids(body.request_ids))
     except TimeoutError:
         return _error("the engine does not answer", "internal_error", 504)
     return JSONResponse({"aborted": n_aborted})
@@ -147,6 +156,13 @@ async def _forget(served: Served, request: Request) -> Response:
         return _error("the engine does not answer", "internal_error", 504)
     tiers = {"device": reached.n_device, "host": reached.n_host, "disk": reached.n_disk}
     return JSONResponse({"forgotten_blocks": tiers})
+
+
+async def _usage(served: Served, request: Request) -> Response:
+    query = read_query(UsageQuery, dict(request.query_params))
+    ids = None if query.request_id is None else _bare_ids([query.request_id])
+    found = served.desk.uses.listed(ids, query.after, query.limit)
+    return JSONResponse({"began_at": served.began_at, "requests": [asdict(use) for use in found]})
 
 
 async def _models(served: Served, _request: Request) -> Response:
@@ -175,42 +191,75 @@ async def _metrics(served: Served, _request: Request) -> Response:
     return Response(served.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-def _generation(
+async def _generation(
     served: Served, request: Request, body: SamplingBody, prompt: list[int], max_tokens: int
 ) -> Generation:
     if body.model not in (None, served.description.served_id):
         raise _NotFound(f"The model `{body.model}` does not exist.")
     _check_ids(served, prompt, "prompt")
-    window = served.model.limits.window_tokens
-    if len(prompt) >= window:
-        raise BadRequest(
-            f"This model's maximum context length is {window} tokens. "
-            f"However, your prompt has {len(prompt)} tokens.",
-            "prompt",
-        )
-    if len(prompt) + max_tokens > window:
-        raise BadRequest(
-            f"This model's maximum context length is {window} tokens. However, you asked for "
-            f"{max_tokens} tokens after a prompt of {len(prompt)} tokens.",
-            "max_tokens",
-        )
-    sampling = served.description.sampling
-    penalty = body.repetition_penalty
+    _check_ids(served, body.logit_bias or (), "logit_bias")
+    _check_window(served, len(prompt), max_tokens)
+    if body.stream_options is not None and not body.stream:
+        raise BadRequest("stream_options goes with stream, and only with it", "stream_options")
+    asked = body.repetition_detection
     return Generation(
         id=_request_id(request, body),
         prompt=tuple(prompt),
         max_tokens=max_tokens,
-        choice=Choice(
-            sampling.temperature if body.temperature is None else body.temperature,
-            sampling.top_p if body.top_p is None else body.top_p,
-            sampling.repetition_penalty if penalty is None else penalty,
-            uuid.uuid4().int if body.seed is None else body.seed,
-        ),
+        choice=_choice(served, body, await _constraint(served, body)),
         stop=body.stops,
+        repetition=served.description.sampling.repetition if asked is None else asked.rule,
         ignore_end=body.ignore_eos,
         priority=body.priority,
         owner=Owner(body.cache_salt, body.cache_shared_tokens, body.session_id),
     )
+
+
+def _check_window(served: Served, n_prompt: int, max_tokens: int) -> None:
+    window = served.model.limits.window_tokens
+    if n_prompt >= window:
+        raise BadRequest(
+            f"This model's maximum context length is {window} tokens. "
+            f"However, your prompt has {n_prompt} tokens.",
+            "prompt",
+        )
+    if n_prompt + max_tokens > window:
+        raise BadRequest(
+            f"This model's maximum context length is {window} tokens. However, you asked for "
+            f"{max_tokens} tokens after a prompt of {n_prompt} tokens.",
+            "max_tokens",
+        )
+
+
+def _choice(served: Served, body: SamplingBody, constraint: CompiledConstraint | None) -> Choice:
+    own = served.description.sampling
+    penalty = body.repetition_penalty
+    return Choice(
+        temperature=own.temperature if body.temperature is None else body.temperature,
+        top_p=own.top_p if body.top_p is None else body.top_p,
+        repetition_penalty=own.repetition_penalty if penalty is None else penalty,
+        seed=uuid.uuid4().int if body.seed is None else body.seed,
+        top_k=max(0, body.top_k or 0),
+        min_p=body.min_p or 0.0,
+        presence_penalty=body.presence_penalty or 0.0,
+        frequency_penalty=body.frequency_penalty or 0.0,
+        biases=tuple((body.logit_bias or {}).items()),
+        constraint=constraint,
+    )
+
+
+async def _constraint(served: Served, body: SamplingBody) -> CompiledConstraint | None:
+    form = body.form
+    if form is None:
+        return None
+    if body.ignore_eos:
+        raise BadRequest("ignore_eos: a reply of a given form has an end", "ignore_eos")
+    try:
+        return await anyio.to_thread.run_sync(
+            served.constraints.compile, form.kind, form.source, limiter=served.compilers
+        )
+    except ConstraintRefused as error:
+        raise BadRequest(f"{form.field}: {error}", form.field) from None
 
 
 def _reply(served: Served, body: SamplingBody, generation: Generation, shape: Shape) -> Response:
@@ -229,6 +278,7 @@ def _reply(served: Served, body: SamplingBody, generation: Generation, shape: Sh
             stream=bool(body.stream),
             usage_chunk=options is not None and options.include_usage,
             usage_always=options is not None and options.continuous_usage_stats,
+            interval_tokens=max(served.stream_interval, body.stream_interval or 1),
         ),
     )
 
@@ -253,10 +303,16 @@ def _rendered(
         raise BadRequest(f"messages: {error}", "messages") from None
 
 
-def _check_ids(served: Served, tokens: list[int], field: str) -> None:
+def _check_ids(served: Served, tokens: Iterable[int], field: str) -> None:
     n_vocabulary = served.model.limits.n_vocabulary
     if any(token >= n_vocabulary for token in tokens):
         raise BadRequest(f"{field}: token ids end at {n_vocabulary - 1}", field)
+
+
+def _bare_ids(given: Iterable[str]) -> frozenset[str]:
+    """The ids as they were asked for, with or without the prefix that an answer's id has."""
+    bare = {one.removeprefix(prefix) for one in given for prefix in ID_PREFIXES}
+    return frozenset(bare | set(given))
 
 
 def _request_id(request: Request, body: SamplingBody) -> str:
@@ -303,14 +359,14 @@ def _error(message: str, kind: str, code: int, field: str | None = None) -> Resp
 
 
 class _Guarded:
-    """Asks for the key on every path but `/health`."""
+    """Asks for the key on every path but the open ones."""
 
     def __init__(self, app: ASGIApp, key: str) -> None:
         self._app = app
         self._expected = f"Bearer {key}".encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"] != "/health":
+        if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
             headers: dict[bytes, Any] = dict(scope["headers"])
             given = headers.get(b"authorization", b"")
             if not hmac.compare_digest(given, self._expected):

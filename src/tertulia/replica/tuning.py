@@ -19,7 +19,7 @@ LEAST_S = 1e-9  # of any coefficient: on an odd measurement a batch must not bec
 def measure_step_cost(
     model: Model, block_tokens: int, clock: Callable[[], float] = time.perf_counter
 ) -> tuple[StepCost, int]:
-    """The cost of a step on this machine now, and the bytes that one block takes when it is saved."""
+    """The cost of a step on this machine now, and the bytes of one block that is saved."""
 
     def fastest(first: int, n_tokens: int) -> float:
         entries = [Entry(TOKEN, first + n, 0, n == n_tokens - 1) for n in range(n_tokens)]

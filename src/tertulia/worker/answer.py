@@ -20,7 +20,6 @@ from tertulia.core.types import (
     Reason,
     Refusal,
     Status,
-    TokenIds,
     Turn,
 )
 from tertulia.ending import closing_entries, outcome_of, refusal_of
