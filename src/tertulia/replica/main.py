@@ -24,6 +24,7 @@ from tertulia.replica.lifeline import die_with_parent
 from tertulia.replica.llama import LlamaModel, LlamaSettings
 from tertulia.replica.metrics import ReplicaMetrics
 from tertulia.replica.server import Served, replica_app
+from tertulia.replica.shelf import hold
 from tertulia.replica.tuning import LARGEST, measure_step_tokens
 from tertulia.template import TemplateRefused
 
@@ -60,6 +61,7 @@ def run(settings: ReplicaSettings) -> int:
     try:
         description = read_description(settings.folder)
         prompts = ChatPrompts(description)
+        hold(settings.folder)
         listener = bind(settings.host, settings.port)
     except (DescriptionUnreadable, TemplateRefused, OSError) as error:
         log.error("%s", error)
@@ -70,7 +72,8 @@ def run(settings: ReplicaSettings) -> int:
     except (ValueError, OSError, RuntimeError) as error:
         listener.close()
         log.error("%s can't be loaded: %s", settings.folder, error)
-        log.error("delete that folder and fetch it again: tertulia models install")
+        name = settings.folder.name
+        log.error("`tertulia models verify %s` says what is wrong with it", name)
         return 2
     measured = settings.step_tokens or measure_step_tokens(model, settings.step_target_s)
     step_tokens = max(measured, settings.n_slots)  # every stream moves in every step
