@@ -183,7 +183,7 @@ def test_what_a_file_says_is_shown_without_what_moves_a_cursor(tmp_path: Path) -
     assert len(shown) <= 200
 
 
-UNUSABLE = {
+UNUSABLE: dict[str, tuple[dict[str, Any], str]] = {
     "no template": ({"tokenizer__chat_template": None}, "no chat template"),
     "one part of several": ({"split__count": 3}, "llama-gguf-split"),
     "no window": ({"llama__context_length": None}, "context_length is None"),

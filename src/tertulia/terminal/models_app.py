@@ -119,7 +119,7 @@ def show_model(name: Name, as_json: AsJson = False, config: Config = None) -> No
 def quantize_model(
     name: Name,
     file_type: Annotated[
-        str | None, typer.Argument(metavar="TYPE", help="What to make; none lists the types.")
+        str | None, typer.Argument(help="What to make, such as Q8_0; none lists the types.")
     ] = None,
     new_name: Annotated[
         str | None, typer.Option("--name", help="Name of the new model; NAME-TYPE if not given.")
