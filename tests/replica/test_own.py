@@ -145,6 +145,23 @@ def toy_file(toy: OwnModel) -> Path:
     return toy.source
 
 
+def test_what_was_fetched_whole_is_not_fetched_again_after_a_death(
+    toy: OwnModel, tmp_path: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dies(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    pinned = replace(toy, source=HubFile("o/r", "f.gguf"), sha256=sha256_of(toy_file(toy)))
+    monkeypatch.setattr(owning, "describe", dies)
+    with pytest.raises(KeyboardInterrupt):
+        adopt(pinned, tmp_path, quiet, hub_address=hub.address)
+    assert state_of("toy", tmp_path) == "no"
+    monkeypatch.setattr(owning, "describe", _describe)
+    folder = adopt(pinned, tmp_path, quiet, hub_address=hub.address)
+    assert len(hub.asked) == 1
+    assert (folder / WEIGHTS).stat().st_nlink == 1
+
+
 def test_an_unpinned_file_is_never_joined_from_two_runs(
     toy: OwnModel, tmp_path: Path, hub: Hub
 ) -> None:

@@ -67,7 +67,7 @@ def from_hub(
 ) -> Gathered:
     """A hub's file in `incoming`. Without a hash, it is taken as it comes."""
     # A file for each hash: the bytes of two different ones must not be joined.
-    partial, whole = incoming / f"hub-{(sha256 or 'unpinned')[:16]}.gguf", incoming / "whole.gguf"
+    partial = incoming / f"hub-{(sha256 or 'unpinned')[:16]}.gguf"
     origin = url_of(hub, hub_address)
     if sha256 is None:
         partial.unlink(missing_ok=True)  # nothing would notice if the hub's file is another now
@@ -78,13 +78,10 @@ def from_hub(
     for fetch in range(1, FETCHES + 1):
         fetch_file(hub, partial, bytes_total, moved, hub_address)
         try:
-            kept = _kept(partial, sha256, origin, report)
+            return _kept(partial, sha256, origin, report)
         except InstallFailed:
             if fetch == FETCHES:
                 raise
-        else:
-            partial.rename(whole)
-            return Gathered(whole, kept.sha256, origin)
     raise AssertionError("the last fetch returns or raises")
 
 

@@ -50,11 +50,19 @@ def emptied(ready: Path) -> Path:
     return ready
 
 
+def take(whole: Path, gguf: Path) -> None:
+    """Gives the file its place; it keeps its old name as well, should this process end early."""
+    try:
+        gguf.hardlink_to(whole)
+    except OSError:  # a file system without links
+        whole.rename(gguf)
+
+
 def _ready(model: CatalogueModel, whole: Gathered, incoming: Path, report: Report) -> Path:
     checked_header(whole.gguf)
     ready = emptied(incoming / "ready")
     if model.requantise is None:
-        whole.gguf.rename(ready / WEIGHTS)
+        take(whole.gguf, ready / WEIGHTS)
     else:
         report(Progress("requantise", 0, 1))
         requantise(whole.gguf, ready / WEIGHTS, model.requantise)

@@ -13,7 +13,7 @@ from tertulia.replica.description import DescriptionUnreadable, read_description
 from tertulia.replica.gathering import Gathered, from_file, from_hub
 from tertulia.replica.header import Header
 from tertulia.replica.hub import HubUnavailable, size_of
-from tertulia.replica.install import emptied
+from tertulia.replica.install import emptied, take
 from tertulia.replica.placing import (
     InstallFailed,
     Progress,
@@ -59,7 +59,7 @@ def adopt(
         whole = _gathered(own, incoming, report, hub_address)
         header = checked_header(whole.gguf)
         ready = emptied(incoming / "ready")
-        whole.gguf.rename(ready / WEIGHTS)
+        take(whole.gguf, ready / WEIGHTS)
         describe(_card_of(own.name, header, whole), ready, report)
         return ready
 
