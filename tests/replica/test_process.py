@@ -121,6 +121,8 @@ def test_a_template_of_no_use_is_a_clear_end(
         "chat_template": "{{ messages[0].content | upper }}",
         "bos_text": "",
         "eos_text": "",
+        "adds_bos": False,
+        "tokenizer_sha256": "",
         "sampling": {},
     }
     (tmp_path / "model.json").write_text(json.dumps(described))

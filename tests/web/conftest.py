@@ -43,7 +43,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 async def service(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Service]:
     if not (installed_models() / "small").is_dir():
-        pytest.skip("the small model is not installed: tertulia models install small")
+        pytest.skip("the small model is not installed: tertulia models pull small")
     running = Service(tmp_path_factory.mktemp("web"), TOML)
     running.start()
     try:

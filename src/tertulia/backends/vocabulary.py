@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +19,7 @@ from tokenizers import Tokenizer
 from tokenizers.pre_tokenizers import ByteLevel
 
 from tertulia.core.types import Chunk, PromptMessage, Role, TokenIds
+from tertulia.description import DescriptionUnreadable, TextDescription, read_text_description
 from tertulia.template import ChatTemplate, TemplateRefused, control_splitter
 
 # Template pieces repeat: a handful for each model, a few more for odd orders of roles.
@@ -42,32 +42,19 @@ class VocabularyBroken(ValueError):
     """The model's folder has no usable tokenizer or template; the message says which and why."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Description:
-    """The part of `model.json` that matters here."""
-
-    tokenizer_sha256: str
-    window: int
-    control: Mapping[str, int]
-    template: str
-    bos_text: str
-    eos_text: str
-    adds_bos: bool
-
-
 class ModelVocabulary:
     """The vocabulary of one installed model; safe to use from several threads."""
 
-    def __init__(self, tokenizer: Tokenizer, description: _Description) -> None:
+    def __init__(self, tokenizer: Tokenizer, description: TextDescription) -> None:
         self.name = description.tokenizer_sha256[:16]
-        self.window = description.window
-        self.control_ids = frozenset(description.control.values())
+        self.window = description.window_tokens
+        self.control_ids = frozenset(description.control_ids.values())
         self._tokenizer = tokenizer
-        self._control = dict(description.control)
+        self._control = dict(description.control_ids)
         self._unwritable = _unwritable(tokenizer)
         self._control_split = control_splitter(self._control)
         self._template = ChatTemplate(
-            description.template, bos_text=description.bos_text, eos_text=description.eos_text
+            description.chat_template, bos_text=description.bos_text, eos_text=description.eos_text
         )
         # Engines that are sent ids add none themselves, not even the one a text begins with.
         self._begin = description.bos_text if description.adds_bos else ""
@@ -147,21 +134,12 @@ class ModelVocabulary:
 def load_vocabulary(model_dir: Path) -> ModelVocabulary:
     """Reads `tokenizer.json` and `model.json` of an installed model; takes about a second."""
     try:
-        described = json.loads((model_dir / "model.json").read_text(encoding="utf-8"))
+        description = read_text_description(model_dir)
         data = (model_dir / "tokenizer.json").read_bytes()
-        description = _Description(
-            tokenizer_sha256=str(described["tokenizer_sha256"]),
-            window=int(described["window_tokens"]),
-            control={str(text): int(number) for text, number in described["control_ids"].items()},
-            template=str(described["chat_template"]),
-            bos_text=str(described["bos_text"] or ""),
-            eos_text=str(described["eos_text"] or ""),
-            adds_bos=bool(described["adds_bos"]),
-        )
         if hashlib.sha256(data).hexdigest() != description.tokenizer_sha256:
             raise VocabularyBroken("tokenizer.json is not the one that was installed")
-        return ModelVocabulary(_tokenizer(data, description.control), description)
-    except (OSError, KeyError, TypeError, AttributeError) as error:
+        return ModelVocabulary(_tokenizer(data, description.control_ids), description)
+    except (OSError, DescriptionUnreadable, KeyError, TypeError, AttributeError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise VocabularyBroken(f"{model_dir} holds no usable vocabulary: {reason}") from error
     except (VocabularyBroken, TemplateRefused) as error:

@@ -39,13 +39,42 @@ class DefaultSampling:
 
 
 @dataclass(frozen=True)
+class Licence:
+    """A licence and who says so. The three may differ, and then nobody has settled it for us."""
+
+    upstream: str  # what the page of those who trained the model says
+    page: str  # the repository on the public hub with that page
+    gguf: str | None = None  # the field `general.license` of the file
+    package: str | None = None  # the metadata of the package that carries it
+
+    @property
+    def known_from(self) -> str:
+        """Where the licence is known from, for a person who must decide on it."""
+        page = f"the model's page ({self.page})"
+        others = {"GGUF file": self.gguf, "package": self.package}
+        silent = [name for name, said in others.items() if said is None]
+        differing = [
+            f"the {name} says {said}"
+            for name, said in others.items()
+            if said is not None and said.casefold() != self.upstream.casefold()
+        ]
+        if differing:
+            return f"{page}, but {' and '.join(differing)}"
+        if not silent:
+            return f"{page}, the GGUF file and the package, which agree"
+        if len(silent) == 1:
+            return f"{page}; the {silent[0]} says nothing"
+        return f"{page} alone: the GGUF file and the package say nothing"
+
+
+@dataclass(frozen=True)
 class CatalogueModel:
     """One model: its sources, its hashes, and what it is served as."""
 
     name: str
     served_id: str
     title: str
-    licence: str
+    licence: Licence
     window_tokens: int
     bytes_total: int  # of the assembled file
     sha256: str  # of the assembled file, before any requantising
@@ -64,6 +93,11 @@ def model_named(name: str) -> CatalogueModel:
     raise UnknownModel(f"there is no model named {name!r}; the catalogue has: {known}")
 
 
+def is_catalogued(name: str) -> bool:
+    """Whether the catalogue owns this name."""
+    return any(model.name == name for model in CATALOGUE)
+
+
 class UnknownModel(ValueError):
     """The name is not in the catalogue."""
 
@@ -79,7 +113,12 @@ SMALL = CatalogueModel(
     name="small",
     served_id="smollm2-135m-instruct",
     title="SmolLM2 135M Instruct",
-    licence="Apache-2.0",
+    licence=Licence(
+        "Apache-2.0",
+        "HuggingFaceTB/SmolLM2-135M-Instruct",
+        gguf="apache-2.0",
+        package="Apache-2.0",
+    ),
     window_tokens=8192,
     bytes_total=98_362_432,
     sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
@@ -109,7 +148,7 @@ LARGE = CatalogueModel(
     name="large",
     served_id="qwen2.5-coder-0.5b-instruct",
     title="Qwen2.5 Coder 0.5B Instruct",
-    licence="Apache-2.0",
+    licence=Licence("Apache-2.0", "Qwen/Qwen2.5-Coder-0.5B-Instruct"),
     window_tokens=32768,
     bytes_total=491_400_064,
     sha256="1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
@@ -132,7 +171,7 @@ LARGER = CatalogueModel(
     name="larger",
     served_id="qwen2.5-coder-1.5b-instruct",
     title="Qwen2.5 Coder 1.5B Instruct",
-    licence="Apache-2.0",
+    licence=Licence("Apache-2.0", "Qwen/Qwen2.5-Coder-1.5B-Instruct"),
     window_tokens=32768,
     bytes_total=1_117_320_768,
     sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",

@@ -1,56 +1,48 @@
-"""Reads an installed model's `model.json`: what it is called and how its tokens and turns look.
+"""An installed model's description: what the engine and `tertulia models` need to know about it.
 
 It must never guess: a missing or strange field is an error that names the file.
 """
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tertulia.description import (
+    DescriptionUnreadable,
+    TextDescription,
+    read_fields,
+    text_fields,
+    unreadable,
+)
 from tertulia.replica.catalogue import CATALOGUE, DefaultSampling
 from tertulia.replica.repetition import RepetitionRule
 
-
-class DescriptionUnreadable(RuntimeError):
-    """The folder holds no complete model."""
+__all__ = ["Description", "DescriptionUnreadable", "read_description"]
 
 
 @dataclass(frozen=True)
-class Description:
+class Description(TextDescription):
     """What the engine needs to know about an installed model."""
 
     served_id: str
     licence: str
-    window_tokens: int
     end_ids: tuple[int, ...]
-    control_ids: dict[str, int]
-    chat_template: str
-    bos_text: str
-    eos_text: str
     sampling: DefaultSampling
 
 
 def read_description(folder: Path) -> Description:
     """The description of the model installed in `folder`."""
-    path = folder / "model.json"
+    fields = read_fields(folder)
     try:
-        fields: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return Description(
+            **text_fields(fields),
             served_id=str(fields["served_id"]),
             licence=str(fields["licence"]),
-            window_tokens=int(fields["window_tokens"]),
             end_ids=tuple(int(token) for token in fields["end_ids"]),
-            control_ids={str(text): int(token) for text, token in fields["control_ids"].items()},
-            chat_template=str(fields["chat_template"]),
-            bos_text=str(fields["bos_text"] or ""),
-            eos_text=str(fields["eos_text"]),
             sampling=_sampling(fields),
         )
-    except FileNotFoundError as error:
-        raise DescriptionUnreadable(f"no model is installed in {folder}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DescriptionUnreadable(f"{path} is not a model's description: {error!r}") from error
+        raise unreadable(folder, error) from error
 
 
 def _sampling(fields: dict[str, Any]) -> DefaultSampling:

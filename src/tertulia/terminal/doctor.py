@@ -6,8 +6,6 @@ It reads and asks; it must never change, create or send anything that matters.
 from __future__ import annotations
 
 import errno
-import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +15,11 @@ from tertulia import __version__
 from tertulia.config import ConfigError, Settings, load_settings
 from tertulia.listening import bind
 from tertulia.replica.catalogue import CatalogueModel, model_named
+from tertulia.replica.shelf import is_whole, state_of
 from tertulia.terminal.client import is_loopback, json_object
 from tertulia.terminal.database import examine_data
 from tertulia.terminal.findings import Finding
 from tertulia.terminal.machine import examine_machine
-from tertulia.terminal.models import state_of
 
 # Whoever is well answers on this machine within milliseconds.
 _ANSWER_S = 3.0
@@ -86,29 +84,16 @@ def _models(settings: Settings) -> list[Finding]:
 
 
 def _model(model: CatalogueModel, models_dir: Path) -> Finding:
-    name, state = f"model {model.name}", state_of(model, models_dir)
-    install = f"`tertulia models install {model.name}`"
+    name, state = f"model {model.name}", state_of(model.name, models_dir)
+    pull = f"`tertulia models pull {model.name}`"
     if state == "no":
         text = f"{model.title} is not installed; `tertulia serve` fetches it"
-        return Finding(name, "warn", text, f"to have it before: {install}")
+        return Finding(name, "warn", text, f"to have it before: {pull}")
     folder = models_dir / model.name
-    if state == "damaged" or not _is_whole(folder):
+    if state == "damaged" or not is_whole(folder):
         text = f"{folder} is not a complete {model.title}"
-        return Finding(name, "fail", text, f"remove that folder, then {install}")
-    return Finding(name, "ok", f"{model.title}, {model.licence}, in {folder}")
-
-
-def _is_whole(folder: Path) -> bool:
-    """What can be told in a moment: the size was compared, the large file's hash is not taken."""
-    try:
-        described = json.loads((folder / "model.json").read_text(encoding="utf-8"))
-        with (folder / "model.gguf").open("rb") as weights:
-            magic = weights.read(4)
-        with (folder / "tokenizer.json").open("rb") as tokenizer:
-            digest = hashlib.file_digest(tokenizer, "sha256").hexdigest()
-    except (OSError, ValueError):
-        return False
-    return magic == b"GGUF" and digest == described.get("tokenizer_sha256")
+        return Finding(name, "fail", text, f"`tertulia models remove {model.name}`, then {pull}")
+    return Finding(name, "ok", f"{model.title}, {model.licence.upstream}, in {folder}")
 
 
 def _replicas(settings: Settings) -> list[Finding]:
