@@ -8,14 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tertulia.core.prefix import (
-    SESSIONS_KNOWN,
-    CacheLimits,
-    Forgotten,
-    Owner,
-    PrefixCache,
-    block_name,
-)
+from tertulia.core.blocks import Owner, block_name
+from tertulia.core.prefix import SESSIONS_KNOWN, CacheLimits, Forgotten, PrefixCache
 
 BLOCK = 2
 Content = tuple[str | None, tuple[int, ...]]  # whose it is, and all tokens up to its end

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tertulia.core.blocks import Owner
 from tertulia.core.costs import StepCost
-from tertulia.core.prefix import CacheLimits, Owner, PrefixCache
+from tertulia.core.prefix import CacheLimits, PrefixCache
 from tertulia.core.steps import (
     ALONE_S,
     DISTURBANCE,

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tertulia.core.prefix import Forgotten, Owner
+from tertulia.core.blocks import Owner
+from tertulia.core.prefix import Forgotten
 from tertulia.replica.engine import EngineDead, QueueFull, TooLong
 from tertulia.replica.generation import Emission, Generation
 from tertulia.replica.model import Choice

@@ -1,29 +1,15 @@
 """Which blocks of the cache are kept when a reply has ended, for whom, and where they move to.
 
 It must never find one owner's block for another owner, nor lose count of a block.
-
-A *block* is the cache of a few consecutive tokens of a sequence. Its name is a hash of its tokens,
-of the block before it and of its owner: whoever finds a block knows everything before it as well.
-The part of a prompt that holds nothing of a person has no owner; it is kept once, for all.
 """
 
-from array import array
 from collections import OrderedDict
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
-from hashlib import blake2b
-from typing import Literal
+
+from tertulia.core.blocks import Move, Owner
 
 SESSIONS_KNOWN = 64  # a block used by more conversations is forgotten with any of them
-
-
-@dataclass(frozen=True)
-class Owner:
-    """Whose tokens they are: everything after the first `n_shared` belongs to `salt` alone."""
-
-    salt: str | None = None
-    n_shared: int = 0
-    session: str | None = None  # the conversation, so that it can be forgotten
 
 
 @dataclass(frozen=True)
@@ -35,22 +21,6 @@ class CacheLimits:
     n_idle: int = 2**31  # of `n_blocks`; fewer where unused blocks make every step slower
     n_host: int = 0
     n_disk: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """What must be done to the real cache, in the order given.
-
-    save: keep the block's content below the cache. drop: nobody holds it, its place is free.
-    share: the block is number `number` of sequence `key` too. load: it gets the content kept under
-    `name`, and that is kept no longer. sink: from host memory to disk. discard: keep it no longer.
-    """
-
-    kind: Literal["save", "drop", "share", "load", "sink", "discard"]
-    block: int = -1
-    name: bytes = b""
-    key: int = -1
-    number: int = -1
 
 
 @dataclass
@@ -69,16 +39,6 @@ class Forgotten:
     n_device: int = 0
     n_host: int = 0
     n_disk: int = 0
-
-
-def block_name(before: bytes, tokens: Seq[int], owner: Owner, number: int) -> bytes:
-    """The name of block `number`; `before` is the name of the one before it, or empty."""
-    is_shared = (number + 1) * len(tokens) <= owner.n_shared
-    # The shared part, whoever gives no salt, and each salt are owners of their own.
-    whose = b"\0" if is_shared else b"\1" if owner.salt is None else b"\2" + owner.salt.encode()
-    digest = blake2b(before + whose, digest_size=32)
-    digest.update(array("I", tokens).tobytes())
-    return digest.digest()
 
 
 class PrefixCache:

@@ -5,8 +5,9 @@ It must never let a request pass an earlier one of its lane, nor plan what the c
 
 from dataclasses import dataclass, field
 
+from tertulia.core.blocks import Move, Owner, block_name
 from tertulia.core.costs import StepCost, Work
-from tertulia.core.prefix import Move, Owner, PrefixCache, block_name
+from tertulia.core.prefix import PrefixCache
 
 SMALLEST_CHUNK = 8  # tokens: what is left of a step for prefill is never less, or it would not end
 DISTURBANCE = 1.5  # a step with prefill may last this many times as long as its decodes alone

@@ -6,7 +6,7 @@ It must never decide which blocks those are; it does the moves it is given, in t
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
-from tertulia.core.prefix import Move
+from tertulia.core.blocks import Move
 from tertulia.replica.model import Model
 from tertulia.replica.spill import Spill
 

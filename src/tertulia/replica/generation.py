@@ -6,7 +6,7 @@ Plain values: nothing here knows HTTP, threads or the model.
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tertulia.core.prefix import Owner
+from tertulia.core.blocks import Owner
 from tertulia.core.steps import Sequence
 from tertulia.replica.model import Choice
 from tertulia.replica.repetition import RepetitionRule

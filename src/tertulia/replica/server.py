@@ -18,7 +18,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tertulia import __version__
-from tertulia.core.prefix import Owner
+from tertulia.core.blocks import Owner
 from tertulia.core.types import PromptMessage
 from tertulia.replica.chat import ChatPrompts
 from tertulia.replica.constraint import CompiledConstraint, ConstraintRefused, Constraints
