@@ -30,13 +30,13 @@ def scheduler_of(
     growth_tokens: int = 4,
     n_host: int = 0,
     n_batch: int = 18,
-    tile_tokens: int = 19,
+    n_mixed: int = 18,
 ) -> StepScheduler:
     """A step takes 2 ms and 1 ms for each token; 18 tokens are the most, alone or not."""
     return StepScheduler(
         PrefixCache(CacheLimits(n_blocks, BLOCK, n_host=n_host)),
         StepCost(fixed_s=2 * MS, token_s=1 * MS),
-        StepBounds(n_slots, target_s, growth_tokens, n_batch, tile_tokens),
+        StepBounds(n_slots, target_s, growth_tokens, n_batch, n_mixed),
     )
 
 
@@ -75,7 +75,7 @@ def test_decodes_come_first_and_the_rest_of_the_step_reads_the_oldest_prompt() -
 
 
 def test_a_step_that_is_long_by_its_decodes_alone_still_reads_a_part_of_a_prompt() -> None:
-    scheduler = scheduler_of(n_slots=30, n_blocks=1000, tile_tokens=64)
+    scheduler = scheduler_of(n_slots=30, n_blocks=1000, n_mixed=63)
     for key in range(29):
         scheduler.add(sequence(key, 1))
     do(scheduler)
@@ -93,7 +93,7 @@ def test_a_batch_is_never_larger_than_the_model_takes() -> None:
 
 
 def test_a_prompt_that_nobody_waits_beside_is_read_in_whole_tiles() -> None:
-    scheduler = scheduler_of(n_batch=256, tile_tokens=64, n_blocks=300)
+    scheduler = scheduler_of(n_batch=256, n_blocks=300)
     scheduler.add(sequence(1, 500))
     # A quarter of a second has room for 248 tokens, which are three tiles.
     assert chunks(do(scheduler)) == [(1, 192)]
@@ -101,8 +101,8 @@ def test_a_prompt_that_nobody_waits_beside_is_read_in_whole_tiles() -> None:
     assert chunks(do(scheduler)) == [(1, 64)]  # and never less than one
 
 
-def test_a_pass_over_several_sequences_stays_below_a_tile() -> None:
-    scheduler = scheduler_of(n_batch=256, tile_tokens=64, target_s=10.0)
+def test_a_pass_over_several_sequences_has_a_bound_of_its_own() -> None:
+    scheduler = scheduler_of(n_batch=256, n_mixed=63, target_s=10.0)
     for key in (1, 2, 3):
         scheduler.add(sequence(key, 50))
     assert chunks(do(scheduler)) == [(1, 50), (2, 13)]
@@ -225,7 +225,7 @@ def test_a_prompt_that_is_read_meanwhile_is_taken_over_from_whoever_read_it() ->
 
 
 def test_a_formula_follows_the_machine_and_one_odd_step_says_little() -> None:
-    scheduler = scheduler_of(n_blocks=500, n_batch=256, tile_tokens=64)
+    scheduler = scheduler_of(n_blocks=500, n_batch=256)
     scheduler.cost = StepCost(fixed_s=2 * MS, token_s=3 * MS)
     scheduler.add(sequence(1, 1900, n_reply=2))
     first = scheduler.next_step()

@@ -38,7 +38,7 @@ class FakeModel:
         window_tokens: int = 500,
     ) -> None:
         self._next_token = next_token
-        self.limits = ModelLimits(window_tokens, n_cache, n_sequences, 256, 258)
+        self.limits = ModelLimits(window_tokens, n_cache, n_sequences, 256, 256, 258)
         self._tokens: dict[int, int] = {}  # by cell
         self._held: dict[int, dict[int, int]] = {n: {} for n in range(n_sequences)}  # by position
         self._new_cell = 0
@@ -132,7 +132,7 @@ def engine_over(
     return Engine(
         model,
         EngineSettings(
-            StepBounds(n_slots, 16.5 * TOKEN_S, growth_tokens=4, n_batch=16, tile_tokens=17),
+            StepBounds(n_slots, 16.5 * TOKEN_S, growth_tokens=4, n_batch=16, n_mixed=16),
             CacheLimits(model.limits.n_cache // 4, 4, **tiers),
             n_anchors,
             n_queue,

@@ -11,6 +11,7 @@ from tertulia.core.prefix import PrefixCache
 
 SMALLEST_CHUNK = 8  # tokens: what is left of a step for prefill is never less, or it would not end
 DISTURBANCE = 1.5  # a step with prefill may last this many times as long as its decodes alone
+TILE = 64  # tokens that attention is computed for at once: a prompt alone is read in whole ones
 ALONE_S = 0.25  # a step without decodes: nobody waits for a token, but somebody may arrive or leave
 TRIMMED = 8  # blocks moved down in one step: a few milliseconds of copying, unseen beside the step
 
@@ -22,10 +23,8 @@ class StepBounds:
     n_slots: int  # sequences that run at a time
     target_s: float  # between two tokens of a stream
     growth_tokens: int = 64  # of each reply, for which room is kept when it is admitted
-    n_batch: int = 256  # tokens in one pass
-    # From so many tokens on, llama.cpp computes attention in tiles: quicker for one sequence, three
-    # times as slow for several, since a tile is computed for all if one of them attends to it.
-    tile_tokens: int = 64
+    n_batch: int = 256  # tokens in one pass over a single sequence
+    n_mixed: int = 256  # tokens in one pass over several
 
 
 @dataclass(eq=False)
@@ -181,20 +180,20 @@ class StepScheduler:
         work = sum((self._work(one, 1) for one in decodes), Work())
         decode_s = self.cost.seconds(work)
         end_s = max(self.bounds.target_s, DISTURBANCE * decode_s) if chunks else ALONE_S
-        tile = self.bounds.tile_tokens
-        least, most = (SMALLEST_CHUNK, tile - 1) if chunks else (tile, self.bounds.n_batch)
-        most -= len(chunks)
+        least, most = SMALLEST_CHUNK, self.bounds.n_mixed - len(chunks)
+        if not chunks:
+            least, most = TILE, self.bounds.n_batch
         for one in sorted((one for one in self.running.values() if one.n_left > 1), key=_order):
             self._find(one)
             room_s = end_s - self.cost.seconds(work)
             n_fitting = self.cost.tokens_within(room_s, one.n_done, self._n_used)
-            n_fitting -= n_fitting % tile if n_fitting > tile else 0
+            n_fitting -= n_fitting % TILE if n_fitting > TILE else 0
             n_tokens = min(one.n_left, most, max(n_fitting, least))
             if n_tokens < 1:
                 break
             work += self._work(one, n_tokens)
             chunks.append(self._chunk(one, n_tokens))
-            least, most = 0, min(most, tile - 1) - n_tokens
+            least, most = 0, min(most, self.bounds.n_mixed) - n_tokens
         return tuple(chunks), work
 
     def _find(self, sequence: Sequence) -> None:

@@ -74,6 +74,7 @@ class Engine:
     ) -> None:
         n_slots, limits = settings.steps.n_slots, settings.cache
         assert settings.steps.n_batch <= model.limits.n_batch
+        assert n_slots <= settings.steps.n_mixed <= model.limits.n_mixed
         assert limits.n_blocks * limits.block_tokens <= model.limits.n_cache
         # Within one step all running sequences may be preempted and others admitted.
         assert model.limits.n_sequences >= 2 * n_slots + settings.n_anchors

@@ -197,7 +197,12 @@ def _engine_settings(
 ) -> EngineSettings:
     n_blocks = model.limits.n_cache // BLOCK_TOKENS
     return EngineSettings(
-        steps=StepBounds(settings.n_slots, settings.step_target_s, n_batch=model.limits.n_batch),
+        steps=StepBounds(
+            settings.n_slots,
+            settings.step_target_s,
+            n_batch=model.limits.n_batch,
+            n_mixed=model.limits.n_mixed,
+        ),
         cache=CacheLimits(
             n_blocks,
             BLOCK_TOKENS,

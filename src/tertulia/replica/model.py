@@ -20,6 +20,7 @@ class ModelLimits:
     n_cache: int  # tokens of all sequences together, shared ones counted once
     n_sequences: int  # of running requests and of what is kept of ended ones
     n_batch: int  # tokens in one decode
+    n_mixed: int  # tokens in one decode of several sequences
     n_vocabulary: int  # ids from here on do not exist
 
 
