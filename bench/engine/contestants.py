@@ -93,7 +93,6 @@ class Engine:
 
     contestant: Contestant
     port: int
-    pid: int
 
     async def begin(self, ask: Ask) -> Stream:
         """Sends the request; the stream is the caller's to wait for or to close."""
@@ -132,7 +131,7 @@ def running(contestant: Contestant, folder: Path, threads: int) -> Iterator[Engi
             if not line:
                 log.seek(0)
                 raise RuntimeError(f"{contestant.name} did not start: {log.read()[-2000:]!r}")
-            yield Engine(contestant, json.loads(line)["port"], process.pid)
+            yield Engine(contestant, json.loads(line)["port"])
         finally:
             process.kill()
             process.wait(END_S)

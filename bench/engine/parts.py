@@ -51,7 +51,7 @@ CHAT_PEERS: Final[tuple[Settings, ...]] = tuple(
 )
 HUGE_PEERS: Final[tuple[Settings, ...]] = (
     {"n_parallel": 9, "kv_unified": True, "n_ctx": 24_576, "n_batch": 64, "n_ubatch": 64},
-    {"n_parallel": 9, "kv_unified": True, "n_ctx": 24_576},
+    {"n_parallel": 9, "kv_unified": True, "n_ctx": 24_576, "n_batch": 2048},
 )
 AGAIN_PEER: Final[Settings] = {"n_parallel": 8, "kv_unified": True, "n_ctx": 16_384}
 
@@ -210,7 +210,7 @@ def huge(bench: Bench, peers: Iterable[Settings]) -> Report:
         "ours": ours(n_slots=16),
         "ours, whole prompts in a step": ours(n_slots=16, step_tokens=UNCHUNKED_TOKENS),
     }
-    contestants |= {f"llama-server {one}": peer(one) for one in peers}
+    contestants |= {f"llama-server, n_batch={one['n_batch']}": peer(one) for one in peers}
     found = {name: bench.on(contestant, measure) for name, contestant in contestants.items()}
     rows = [
         (
