@@ -15,7 +15,6 @@ from bench.engine.contestants import Ask, Engine
 from bench.engine.streams import Answer
 from bench.engine.words import Words
 
-SYSTEM_TOKENS = 1000  # shared by all conversations
 MESSAGE_TOKENS = (20, 80)
 
 
@@ -25,6 +24,7 @@ class Load:
 
     n_conversations: int
     n_turns: int
+    n_system: int  # tokens that all conversations begin with
     reply_tokens: tuple[int, int]
     think_s: float  # at the mean, between a reply's end and the next message
 
@@ -53,7 +53,7 @@ class Figures:
 async def play(engine: Engine, words: Words, load: Load, seed: int) -> list[Answer]:
     """All conversations of the script to their end."""
     words = words.seeded(seed)
-    system = words.draw(SYSTEM_TOKENS)
+    system = words.draw(load.n_system)
     script = [_conversation(words, load) for _ in range(load.n_conversations)]
     talks = (_talk(engine, system, f"owner-{n}", turns) for n, turns in enumerate(script))
     return [answer for answers in await asyncio.gather(*talks) for answer in answers]

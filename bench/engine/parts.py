@@ -6,6 +6,8 @@ It must give each engine its best settings for what is measured, and both the sa
 from __future__ import annotations
 
 import asyncio
+import sys
+import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -24,37 +26,36 @@ Settings = dict[str, Any]
 
 SEED: Final = 20  # of the chats' script: any will do, and the next run has the same
 BUSY_SHARE: Final = 0.75  # of the slower engine, in the script with pauses for thought
+LONGEST_PAUSE_S: Final = 20.0  # at the mean; beside a very slow engine nobody waits for the script
 SLOTS: Final = 8  # of ours, in the chats: what it is shipped with
 HOST_BYTES: Final = 4 << 30  # for conversations that leave the cache; more than any script fills
 UNCHUNKED_TOKENS: Final = 2048  # of a step that takes in whole prompts, or as much as that
 
 # llama-server's settings. The first of each are the best that `--search` found.
 ROOMY: Final = 2048  # tokens for each of its slots: the longest conversation has 1,800
+WINDOW: Final = 8192  # of the small model, for the huge prompt
 SPEED_PEERS: Final[tuple[Settings, ...]] = (
     {"n_parallel": 32, "kv_unified": False, "n_ctx": 32 * ROOMY},
     {"n_parallel": 32, "kv_unified": True, "n_ctx": 8 * ROOMY},
     {"n_parallel": 32, "kv_unified": False, "n_ctx": 32 * ROOMY, "n_ubatch": 128},
     {"n_parallel": 32, "kv_unified": False, "n_ctx": 32 * ROOMY, "n_ubatch": 2048},
 )
-CHAT_PEERS: Final[tuple[Settings, ...]] = tuple(
-    {"n_parallel": n, "kv_unified": unified, "n_ctx": n * ROOMY, "n_cache_reuse": reuse}
-    for n, unified, reuse in (
-        (32, False, 0),
-        (32, True, 0),
-        (16, False, 0),
-        (16, True, 0),
-        (8, False, 0),
-        (8, True, 0),
-        (32, False, 256),
-        (8, True, 256),
-    )
+CHAT_PEERS: Final[tuple[Settings, ...]] = (
+    {"n_parallel": 8, "kv_unified": False, "n_ctx": 8 * ROOMY},
+    {"n_parallel": 4, "kv_unified": False, "n_ctx": 4 * ROOMY},
+    {"n_parallel": 16, "kv_unified": False, "n_ctx": 16 * ROOMY},
+    {"n_parallel": 32, "kv_unified": False, "n_ctx": 32 * ROOMY},
+    {"n_parallel": 8, "kv_unified": True, "n_ctx": 8 * ROOMY},
+    {"n_parallel": 8, "kv_unified": False, "n_ctx": 8 * ROOMY, "n_cache_reuse": 64},
+    {"n_parallel": 8, "kv_unified": False, "n_ctx": 8 * ROOMY, "n_batch": 256, "n_ubatch": 256},
 )
-HUGE_PEERS: Final[tuple[Settings, ...]] = (
-    {"n_parallel": 9, "kv_unified": True, "n_ctx": 24_576, "n_batch": 64, "n_ubatch": 64},
-    {"n_parallel": 9, "kv_unified": True, "n_ctx": 24_576, "n_batch": 2048},
+HUGE_PEERS: Final[tuple[Settings, ...]] = tuple(
+    {"n_parallel": 9, "kv_unified": False, "n_ctx": 9 * WINDOW, "n_batch": n, "n_ubatch": n}
+    for n in (64, 32, 512)
 )
-AGAIN_PEER: Final[Settings] = {"n_parallel": 8, "kv_unified": True, "n_ctx": 16_384}
-
+AGAIN_PEER: Final[Settings] = {"n_parallel": 8, "kv_unified": False, "n_ctx": 8 * ROOMY}
+# Two slots, which others take: the first conversation is then in host memory alone.
+PUSHED_PEER: Final[Settings] = {"n_parallel": 2, "kv_unified": False, "n_ctx": 2 * ROOMY}
 
 HUGE_HEAD: Final = (
     "",
@@ -73,11 +74,13 @@ HUGE_HEAD: Final = (
 class Effort:
     """How much is done: a slow model has less to do in the same time."""
 
+    is_whole: bool  # not a quick look, which leaves out what only explains
     rounds: int  # of both engines in turns, where only speed counts
-    reply_tokens: int  # of each stream there
+    window_s: float  # of decoding, for each number of streams
     hurried: Load  # with pauses too short to matter
     huge_tokens: int
-    repeats: int  # of second turns
+    turn_tokens: int  # of the first of two turns
+    repeats: int
     n_others: int  # conversations that push the first one out of a small cache
     small_cache_tokens: int
 
@@ -97,8 +100,13 @@ class Bench:
         async def measured(engine: Engine) -> T:
             return await measure(engine, self.words)
 
+        began_s = time.perf_counter()
         with running(contestant, self.folder, self.threads) as engine:
-            return asyncio.run(measured(engine))
+            found = asyncio.run(measured(engine))
+        took_s = time.perf_counter() - began_s
+        line = f"{contestant.name} {contestant.label} ({took_s:.0f} s): {found}"
+        print(line, file=sys.stderr, flush=True)  # the tables come at the end of a part
+        return found
 
 
 @dataclass(frozen=True)
@@ -124,7 +132,7 @@ def speeds(bench: Bench, peers: Iterable[Settings]) -> Report:
     """Prefill, one stream, many streams; and what share of the machine's limits that is."""
 
     async def measure(engine: Engine, words: Words) -> Speeds:
-        return await measure_speeds(engine, words, bench.effort.reply_tokens)
+        return await measure_speeds(engine, words, bench.effort.window_s)
 
     contestants = [ours(n_slots=32), *(peer(settings) for settings in peers)]
     found: list[list[Speeds]] = [[] for _ in contestants]
@@ -165,27 +173,25 @@ def chat(bench: Bench, peers: Iterable[Settings]) -> Report:
     hurried = [_played(bench, contestant, load) for contestant in contestants]
     best = max(range(1, len(contestants)), key=lambda n: hurried[n].tokens_per_s)
     slower = min(hurried[0].tokens_per_s, hurried[best].tokens_per_s)
-    calm = replace(load, think_s=pause_s(load, slower))
     pair = (contestants[0], contestants[best])
-    mine, theirs = (_played(bench, contestant, calm) for contestant in pair)
-    rows = [
-        *_chat_rows("in a hurry", hurried[0], hurried[best]),
-        *_chat_rows(f"pauses of {calm.think_s:.1f} s", mine, theirs),
-    ]
+    rows = _chat_rows("in a hurry", hurried[0], hurried[best])
+    data = {
+        f"in a hurry, {one.name} {one.label}": asdict(figures)
+        for one, figures in zip(contestants, hurried, strict=True)
+    }
+    if bench.effort.is_whole:
+        calm = replace(load, think_s=pause_s(load, slower))
+        script = f"pauses of {calm.think_s:.1f} s"
+        mine, theirs = (_played(bench, contestant, calm) for contestant in pair)
+        rows += _chat_rows(script, mine, theirs)
+        data |= {f"{script}, ours": asdict(mine), f"{script}, llama-server": asdict(theirs)}
     title = f"Chats: {load.n_conversations} conversations of {load.n_turns} turns"
     return Report(
         f"{title} (goals: tokens 1.2 ×, TTFT p95 0.8 ×)",
         ("", "ours", "llama-server", "ratio"),
         rows,
         [f"ours: {pair[0].label}", f"llama-server: {pair[1].label}"],
-        {
-            "hurried": {
-                f"{one.name} {one.label}": asdict(figures)
-                for one, figures in zip(contestants, hurried, strict=True)
-            },
-            "calm": {"ours": asdict(mine), "llama-server": asdict(theirs)},
-            "think_s": calm.think_s,
-        },
+        data,
     )
 
 
@@ -197,7 +203,8 @@ def pause_s(load: Load, tokens_per_s: float) -> float:
     """
     reply = sum(load.reply_tokens) / 2
     cycle_s = load.n_conversations * reply / (BUSY_SHARE * tokens_per_s)
-    return max(load.think_s, cycle_s - reply * SLOTS / tokens_per_s)
+    pause_s = cycle_s - reply * SLOTS / tokens_per_s
+    return min(LONGEST_PAUSE_S, max(load.think_s, pause_s))
 
 
 def huge(bench: Bench, peers: Iterable[Settings]) -> Report:
@@ -206,10 +213,10 @@ def huge(bench: Bench, peers: Iterable[Settings]) -> Report:
     async def measure(engine: Engine, words: Words) -> Interference:
         return await measure_interference(engine, words, bench.effort.huge_tokens)
 
-    contestants = {
-        "ours": ours(n_slots=16),
-        "ours, whole prompts in a step": ours(n_slots=16, step_tokens=UNCHUNKED_TOKENS),
-    }
+    contestants = {"ours": ours(n_slots=16)}
+    if bench.effort.is_whole:
+        unchunked = ours(n_slots=16, step_tokens=UNCHUNKED_TOKENS)
+        contestants["ours, whole prompts in a step"] = unchunked
     contestants |= {f"llama-server, n_batch={one['n_batch']}": peer(one) for one in peers}
     found = {name: bench.on(contestant, measure) for name, contestant in contestants.items()}
     rows = [
@@ -243,7 +250,7 @@ def again(bench: Bench, _peers: Iterable[Settings]) -> Report:
             f"pushed out by {effort.n_others} others (goal 0.4)",
             effort.n_others,
             ours(host_bytes=HOST_BYTES, n_slots=2, n_cache=small),
-            peer(AGAIN_PEER | {"n_parallel": 2, "n_ctx": small}),
+            peer(PUSHED_PEER),
         ),
     )
     rows, data = [], {}
@@ -251,7 +258,11 @@ def again(bench: Bench, _peers: Iterable[Settings]) -> Report:
 
         async def measure(engine: Engine, words: Words, n_others: int = n_others) -> SecondTurns:
             return await measure_second_turns(
-                engine, words, n_others=n_others, repeats=effort.repeats
+                engine,
+                words,
+                turn_tokens=effort.turn_tokens,
+                n_others=n_others,
+                repeats=effort.repeats,
             )
 
         for contestant in pair:
@@ -268,7 +279,7 @@ def again(bench: Bench, _peers: Iterable[Settings]) -> Report:
                 )
             )
     head = ("", "engine", "cold TTFT ms", "second turn ms", "found tokens", "ratio")
-    return Report("Second turns after 1,000 tokens", head, rows, [], data)
+    return Report(f"Second turns after {effort.turn_tokens} tokens", head, rows, [], data)
 
 
 def _played(bench: Bench, contestant: Contestant, load: Load) -> Figures:
@@ -282,7 +293,7 @@ def _speed_row(name: str, mine: float, theirs: float) -> tuple[str, ...]:
     return (name, f"{mine:.0f}", f"{theirs:.0f}", f"{mine / theirs:.2f}")
 
 
-def _chat_rows(script: str, mine: Figures, theirs: Figures) -> Sequence[tuple[str, ...]]:
+def _chat_rows(script: str, mine: Figures, theirs: Figures) -> list[tuple[str, ...]]:
     shown = (
         ("output tokens a second", "tokens_per_s", 1, "{:.0f}"),
         ("TTFT p50, ms", "ttft_p50_s", 1e3, "{:.0f}"),
@@ -291,7 +302,7 @@ def _chat_rows(script: str, mine: Figures, theirs: Figures) -> Sequence[tuple[st
         ("prompt tokens cached, %", "cached_share", 100, "{:.0f}"),
         ("ids not told", "n_lost_ids", 1, "{:.0f}"),
     )
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for name, field, factor, shape in shown:
         a, b = float(getattr(mine, field)), float(getattr(theirs, field))
         ratio = f"{a / b:.2f}" if b else ""

@@ -9,7 +9,7 @@ import argparse
 import json
 import os
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,12 +21,56 @@ from bench.engine.words import words_of
 MODELS: Final = Path(os.environ.get("TERTULIA_MODELS_DIR") or ROOT / ".tertulia" / "models")
 HURRY_S: Final = 0.5  # between two turns, where all is asked of an engine
 
-EFFORTS: Final = {
-    "small": Effort(2, 48, Load(32, 4, (40, 120), HURRY_S), 6000, 2, 6, 4096),
-    # A fifth as fast: half the turns and replies half as long.
-    "large": Effort(2, 24, Load(32, 2, (20, 60), HURRY_S), 2000, 1, 3, 2048),
+# A prompt token of the large model takes three times as long, one of a reply five times: it has
+# less to do. A quick run of both takes four minutes, a whole one twelve.
+WHOLE: Final = {
+    "small": Effort(
+        is_whole=True,
+        rounds=2,
+        window_s=3.0,
+        hurried=Load(32, 4, 1000, (40, 120), HURRY_S),
+        huge_tokens=6000,
+        turn_tokens=1000,
+        repeats=2,
+        n_others=6,
+        small_cache_tokens=4096,
+    ),
+    "large": Effort(
+        is_whole=True,
+        rounds=1,
+        window_s=3.0,
+        hurried=Load(16, 2, 1000, (20, 60), HURRY_S),
+        huge_tokens=2000,
+        turn_tokens=1000,
+        repeats=1,
+        n_others=3,
+        small_cache_tokens=2048,
+    ),
 }
-QUICK_TURNS, QUICK_CONVERSATIONS = 2, 16
+QUICK: Final = {
+    "small": Effort(
+        is_whole=False,
+        rounds=1,
+        window_s=2.0,
+        hurried=Load(12, 2, 500, (20, 60), HURRY_S),
+        huge_tokens=1000,
+        turn_tokens=500,
+        repeats=1,
+        n_others=4,
+        small_cache_tokens=1536,
+    ),
+    "large": Effort(
+        is_whole=False,
+        rounds=1,
+        window_s=2.0,
+        hurried=Load(12, 2, 250, (10, 30), HURRY_S),
+        huge_tokens=500,
+        turn_tokens=250,
+        repeats=1,
+        n_others=4,
+        small_cache_tokens=768,
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -73,7 +117,7 @@ def _options(given: list[str]) -> Options:
     parser.add_argument("--json", type=Path, default=ROOT / "bench" / "out" / "engine.json")
     seen = parser.parse_args(given)
     models, parts = tuple(seen.models.split(",")), tuple(seen.only.split(","))
-    for asked, known in ((models, EFFORTS), (parts, PARTS)):
+    for asked, known in ((models, WHOLE), (parts, PARTS)):
         unknown = [name for name in asked if name not in known]
         if unknown:
             parser.error(f"no such name: {', '.join(unknown)}; there are {', '.join(known)}")
@@ -84,10 +128,7 @@ def _bench(model: str, options: Options) -> Bench:
     folder = MODELS / model
     if not (folder / "model.gguf").is_file():
         raise SystemExit(f"{folder} is not installed: tertulia models install {model}")
-    effort = EFFORTS[model]
-    if options.is_quick:
-        load = replace(effort.hurried, n_turns=QUICK_TURNS, n_conversations=QUICK_CONVERSATIONS)
-        effort = replace(effort, rounds=1, repeats=1, hurried=load, huge_tokens=2000)
+    effort = (QUICK if options.is_quick else WHOLE)[model]
     return Bench(folder, words_of(folder), options.threads, effort)
 
 

@@ -11,11 +11,8 @@ from dataclasses import dataclass
 from bench.engine.contestants import Ask, Engine
 from bench.engine.words import Words
 
-TURN_TOKENS = 1000  # of the first message
 REPLY_TOKENS = 16
 NEXT_TOKENS = 40  # of the second
-SMALL_CACHE_TOKENS = 4096  # of the engine whose conversations are pushed out: fewer suffice
-OTHERS = 6  # conversations of as many tokens: more than half as many again as fit
 
 
 @dataclass(frozen=True)
@@ -28,16 +25,16 @@ class SecondTurns:
 
 
 async def measure_second_turns(
-    engine: Engine, words: Words, *, n_others: int, repeats: int
+    engine: Engine, words: Words, *, turn_tokens: int, n_others: int, repeats: int
 ) -> SecondTurns:
     """A conversation's second turn after `n_others` others, beside as long a prompt that is new."""
     await engine.complete(Ask(words.draw(NEXT_TOKENS), 1))
     cold, again, cached = [], [], []
     for n in range(repeats):
-        prompt = words.draw(TURN_TOKENS)
+        prompt = words.draw(turn_tokens)
         first = await engine.complete(Ask(prompt, REPLY_TOKENS, owner=f"one-{n}"))
         for other in range(n_others):
-            ask = Ask(words.draw(TURN_TOKENS), 1, owner=f"other-{n}-{other}")
+            ask = Ask(words.draw(turn_tokens), 1, owner=f"other-{n}-{other}")
             await engine.complete(ask)
         second = [*prompt, *first.ids, *words.draw(NEXT_TOKENS)]
         answer = await engine.complete(Ask(second, 1, owner=f"one-{n}"))

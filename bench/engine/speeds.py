@@ -9,10 +9,12 @@ import asyncio
 from dataclasses import dataclass
 
 from bench.engine.contestants import Ask, Engine
+from bench.engine.streams import ANSWER_S
 from bench.engine.words import Words
 
 PROMPT_TOKENS = 1000  # of the prefill figure
-START_TOKENS = 16  # of each decoding stream's prompt: nothing to speak of
+START_TOKENS = 4  # of each decoding stream's prompt: nothing to speak of
+LONGEST_REPLY = 480  # more than one stream writes in the time; 32 of them fit our cache
 WIDTHS = (1, 4, 8, 16, 32)  # streams at once
 
 
@@ -24,13 +26,11 @@ class Speeds:
     decode: dict[int, float]  # by the number of streams
 
 
-async def measure_speeds(engine: Engine, words: Words, reply_tokens: int) -> Speeds:
-    """All of them once, after a warm-up."""
+async def measure_speeds(engine: Engine, words: Words, window_s: float) -> Speeds:
+    """All of them after a warm-up, decoding for `window_s` each."""
     await engine.complete(Ask(words.draw(START_TOKENS), 8))
     prefill = max([await _prefill(engine, words) for _ in range(2)])
-    # One stream writes as much as four do together, or chance would decide.
-    lengths = {n: reply_tokens * (4 if n == 1 else 1) for n in WIDTHS}
-    decode = {n: await _decode(engine, words, n, length) for n, length in lengths.items()}
+    decode = {n: await _decode(engine, words, n, window_s) for n in WIDTHS}
     return Speeds(prefill, decode)
 
 
@@ -48,10 +48,23 @@ async def _prefill(engine: Engine, words: Words) -> float:
     return PROMPT_TOKENS / answer.ttft_s
 
 
-async def _decode(engine: Engine, words: Words, n_streams: int, n_tokens: int) -> float:
-    asks = [Ask(words.draw(START_TOKENS), n_tokens, owner=f"u{n}") for n in range(n_streams)]
-    answers = await asyncio.gather(*(engine.complete(ask) for ask in asks))
-    begin_s = max(answer.token_s[0] for answer in answers)
-    end_s = min(answer.token_s[-1] for answer in answers)
-    n_seen = sum(begin_s < at_s <= end_s for answer in answers for at_s in answer.token_s)
-    return n_seen / (end_s - begin_s)
+async def _decode(engine: Engine, words: Words, n_streams: int, window_s: float) -> float:
+    streams = [
+        await engine.begin(Ask(words.draw(START_TOKENS), LONGEST_REPLY, owner=f"u{n}"))
+        for n in range(n_streams)
+    ]
+    try:
+        await asyncio.wait_for(asyncio.gather(*(stream.first for stream in streams)), ANSWER_S)
+        await asyncio.sleep(window_s)
+    finally:
+        for stream in streams:
+            stream.close()
+    return rate([stream.answer.token_s for stream in streams])
+
+
+def rate(streams: list[list[float]]) -> float:
+    """Tokens a second while all streams were under way; both ends of that time are a step's."""
+    begin_s = max(times[0] for times in streams)
+    end_s = max(times[-1] for times in streams)
+    n_tokens = sum(begin_s < at_s <= end_s for times in streams for at_s in times)
+    return n_tokens / (end_s - begin_s)
