@@ -1,9 +1,9 @@
 # Short names for scripts/. Each target works on a fresh clone and twice in a row.
-.PHONY: help serve test check bench lock clean
+.PHONY: help serve test check bench bench-engine lock clean
 ARGS ?=
 
 help: ## show this list
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 serve: ## set up and start the service on this machine (ARGS="--port 9000")
 	@scripts/serve $(ARGS)
@@ -17,8 +17,11 @@ check: ## formatting, lint, types and layers only
 bench: ## measure the token path on this machine (ARGS="...")
 	@scripts/bench $(ARGS)
 
+bench-engine: ## compare the embedded engine with llama-server (ARGS="--quick")
+	@scripts/bench engine $(ARGS)
+
 lock: ## resolve the dependencies anew and rewrite the lock files
 	@scripts/lock
 
 clean: ## remove what was built here (kept: .tertulia, the service's own data)
-	rm -rf .venv .venv.lock .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage dist build
+	rm -rf .venv .venv.lock .venv-peers .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage dist build

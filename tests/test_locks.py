@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 FULL = "requirements.lock"
-LOCKS = (FULL, "requirements-run.lock", "requirements-bootstrap.lock")
+LOCKS = (FULL, "requirements-run.lock", "requirements-bootstrap.lock", "requirements-peers.lock")
 
 PIN = re.compile(r"^(?P<name>[\w.-]+)==(?P<version>[^\s;\\]+)(?P<rest>[^\n]*)", re.MULTILINE)
 
