@@ -1,26 +1,32 @@
 """`python -m bench [NAME ...]`: runs the named measurements, one after another.
 
-Without a name it runs those that need nothing but this package. `engine` takes options of its own.
+Without a name it runs those that take no options. `engine`, `isolation` and `soak` do.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 
-from bench import store, tokens
+from bench import isolation, soak, store, tokens
 from bench.engine import run as engine
 
 MEASUREMENTS = {"tokens": tokens.main, "store": store.main}
+WITH_OPTIONS: dict[str, Callable[[list[str]], None]] = {
+    "engine": engine.main,
+    "isolation": isolation.main,
+    "soak": soak.main,
+}
 
 
 def main(given: list[str]) -> int:
     """Runs the measurements; 2 for a name that is none."""
-    if given[:1] == ["engine"]:
-        engine.main(given[1:])
+    if given and given[0] in WITH_OPTIONS:
+        WITH_OPTIONS[given[0]](given[1:])
         return 0
     unknown = [name for name in given if name not in MEASUREMENTS]
     if unknown:
-        there_are = ", ".join([*MEASUREMENTS, "engine"])
+        there_are = ", ".join([*MEASUREMENTS, *WITH_OPTIONS])
         print(f"no such measurement: {', '.join(unknown)}; there are {there_are}")
         return 2
     for name in given or MEASUREMENTS:

@@ -53,7 +53,7 @@ async def serving(contestant: Contestant, answer: bytes, seen: list[Any]) -> Asy
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:
-        yield Engine(contestant, server.sockets[0].getsockname()[1])
+        yield Engine(contestant, server.sockets[0].getsockname()[1], 0)
 
 
 def complete(contestant: Contestant, answer: bytes) -> Answer:

@@ -32,6 +32,7 @@ class Ask:
     n_tokens: int
     owner: str = "someone"
     n_shared: int = 0
+    priority: int = 0
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ class Contestant:
             body |= {"max_tokens": ask.n_tokens, "repetition_penalty": 1.0}
             body |= {"return_token_ids": True, "stream_options": {"include_usage": True}}
             body |= {"cache_salt": ask.owner, "cache_shared_tokens": ask.n_shared}
+            body |= {"priority": ask.priority}
         else:
             # The same completion, on the path where llama-server tells the ids of its tokens; the
             # sampler is the shortest that is greedy.
@@ -93,6 +95,7 @@ class Engine:
 
     contestant: Contestant
     port: int
+    pid: int
 
     async def begin(self, ask: Ask) -> Stream:
         """Sends the request; the stream is the caller's to wait for or to close."""
@@ -131,7 +134,7 @@ def running(contestant: Contestant, folder: Path, threads: int) -> Iterator[Engi
             if not line:
                 log.seek(0)
                 raise RuntimeError(f"{contestant.name} did not start: {log.read()[-2000:]!r}")
-            yield Engine(contestant, json.loads(line)["port"])
+            yield Engine(contestant, json.loads(line)["port"], process.pid)
         finally:
             process.kill()
             process.wait(END_S)

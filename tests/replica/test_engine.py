@@ -15,6 +15,7 @@ from tertulia.replica.generation import Emission, Generation
 from tertulia.replica.model import Choice
 from tertulia.replica.thread import ComputeThread
 from tertulia.replica.tuning import measure_step_cost
+from tests.replica.cancels import cancel_at_random
 from tests.replica.fake_model import END, STATE_BYTES, FakeModel, engine_over, hashed
 
 GREEDY = Choice(temperature=0, top_p=1, repetition_penalty=1, seed=0)
@@ -445,3 +446,8 @@ def test_random_lives_leave_the_cache_as_counted_and_every_text_right(seed: int)
         bench.engine.forget(salt, None, nothing)
     bench.engine.step()
     assert bench.model.n_used == 4 * bench.engine.counts().n_blocks_idle <= 12
+
+
+def test_thousands_of_random_cancels_leave_nothing_behind() -> None:
+    found = cancel_at_random(3_000, seed=7)
+    assert min(found.queued, found.reading, found.decoding) > 100
