@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from bench import store, tokens
+from bench import levers, store, tokens
 
-MEASUREMENTS = {"tokens": tokens.main, "store": store.main}
+MEASUREMENTS = {"tokens": tokens.main, "store": store.main, "levers": levers.main}
 
 
 def main(names: list[str]) -> int:
