@@ -118,6 +118,10 @@ class ReplicaTable(_Table):
     priorities: bool = Field(
         False, description="Send priorities; a vLLM needs --scheduling-policy priority for that."
     )
+    own_engine: bool = Field(
+        False,
+        description="It is a `tertulia replica`, which caches the system prompt once for all.",
+    )
 
 
 class PlanTable(_Table):

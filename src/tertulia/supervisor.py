@@ -276,6 +276,7 @@ def _engine(settings: Settings, model: CatalogueModel, name: str, board: _Board)
         slots=settings.models.slots,
         key=key,
         priorities=True,
+        own_engine=True,
     )
     board.write()
     arguments = [sys.executable, "-m", "tertulia", "replica", model.name]

@@ -182,6 +182,7 @@ def _fixed_fleet(settings: Settings) -> Fleet:
             key=table.key.get_secret_value() if table.key else None,
             trusted=table.trusted,
             priorities=table.priorities,
+            own_engine=table.own_engine,
         )
         for table in settings.replicas
     )

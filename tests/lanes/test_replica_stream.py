@@ -76,9 +76,21 @@ async def test_a_resting_connection_hears_that_the_replica_closed_it() -> None:
 def test_a_priority_is_sent_only_where_it_is_taken(priorities: bool, sent: int | None) -> None:
     request = GenerateRequest("r-1", "m", (1, 2), 8, Sampling(), priority=10, cache_salt="u_1")
     address = urlsplit("http://127.0.0.1:1")
-    message = request_bytes(address, None, request, priorities=priorities)
+    message = request_bytes(address, None, request, priorities=priorities, own_engine=False)
     body = json.loads(message.partition(b"\r\n\r\n")[2])
     assert body.get("priority") == sent
+
+
+def test_what_all_share_and_the_conversation_are_told_to_our_own_engine_alone() -> None:
+    request = GenerateRequest("r", "m", (1, 2), 8, Sampling(), 0, "u_1", 1, "c_1")
+    address = urlsplit("http://127.0.0.1:1")
+    sent = {}
+    for own_engine in (True, False):
+        message = request_bytes(address, None, request, priorities=False, own_engine=own_engine)
+        sent[own_engine] = json.loads(message.partition(b"\r\n\r\n")[2])
+    assert sent[True]["cache_shared_tokens"] == 1
+    assert sent[True]["session_id"] == "c_1"
+    assert sent[True].keys() - sent[False].keys() == {"cache_shared_tokens", "session_id"}
 
 
 @pytest.mark.anyio

@@ -98,6 +98,6 @@ def end_replica(replica: Replica) -> None:
 @pytest.fixture(scope="session")
 def replica(small_folder: Path) -> Iterator[Replica]:
     """One engine for all tests: 4 slots, so that a queue forms quickly, and small steps."""
-    started = start_replica(small_folder, n_slots=4, step_tokens=32, n_queue=4)
+    started = start_replica(small_folder, n_slots=4, batch_tokens=32, n_queue=4)
     yield started
     end_replica(started)

@@ -5,11 +5,14 @@ It must be as strict as the real one: wrong positions and a full cache are error
 """
 
 import hashlib
+import json
 from collections.abc import Callable, Sequence
 
-from tertulia.replica.model import Choice, Entry, ModelLimits, NoRoom
+from tertulia.replica.model import Choice, Entry, ModelLimits
 
 END = 256
+TOKEN_S = 0.001
+STATE_BYTES = 200  # of a saved block
 CONTROLS = (256, 257)  # the end of a reply, and one more
 
 
@@ -25,17 +28,18 @@ class FakeModel:
         self,
         next_token: Callable[[list[int]], int] = hashed,
         n_cache: int = 1000,
-        n_sequences: int = 12,
+        n_sequences: int = 16,
         window_tokens: int = 500,
     ) -> None:
         self._next_token = next_token
         self.limits = ModelLimits(window_tokens, n_cache, n_sequences, 256, 258)
-        self._cells: dict[int, tuple[int, int]] = {}  # cell: token, position
-        self._held: dict[int, list[int]] = {n: [] for n in range(n_sequences)}
+        self._tokens: dict[int, int] = {}  # by cell
+        self._held: dict[int, dict[int, int]] = {n: {} for n in range(n_sequences)}  # by position
         self._new_cell = 0
         self._rows: list[int | None] = []
         self.batches: list[list[Entry]] = []
         self.closed = False
+        self.seconds = 0.0  # a clock that only computing moves
 
     def encode(self, text: str) -> list[int]:
         return list(text.encode())
@@ -47,41 +51,43 @@ class FakeModel:
         return token == END
 
     def decode(self, entries: Sequence[Entry]) -> None:
-        in_use = {cell for held in self._held.values() for cell in held}
-        if len(in_use) + len(entries) > self.limits.n_cache:
-            raise NoRoom("full")
+        assert self.n_used + len(entries) <= self.limits.n_cache, "the cache is full"
         self.batches.append(list(entries))
+        self.seconds += TOKEN_S * len(entries)
         self._rows = []
         for entry in entries:
             held = self._held[entry.sequence]
-            assert entry.position == len(held), "a position is written once, in order"
-            self._cells[self._new_cell] = (entry.token, entry.position)
-            held.append(self._new_cell)
-            self._new_cell += 1
+            assert sorted(held) == list(range(entry.position)), "all before it, and not itself"
+            held[entry.position] = self._written(entry.token)
             said = self._next_token(self.tokens(entry.sequence)) if entry.wants_logits else None
             self._rows.append(said)
 
-    def choose(self, row: int, choice: Choice, recent: Sequence[int], position: int) -> int:
+    def choose(self, row: int, choice: Choice, tokens: Sequence[int], n_prompt: int) -> int:
         said = self._rows[row]
         assert said is not None, "no logits were asked for this row"
         return said
 
-    def copy(self, source: int, target: int, n_tokens: int) -> None:
-        assert not self._held[target]
-        self._held[target] = self._held[source][:n_tokens]
+    def copy(self, source: int, target: int, first: int, last: int) -> None:
+        assert source != target
+        assert sorted(self._held[target]) == list(range(first)), "all before them, and not these"
+        for position in range(first, last):
+            self._held[target][position] = self._held[source][position]
 
-    def cut(self, sequence: int, n_tokens: int) -> None:
-        del self._held[sequence][n_tokens:]
+    def cut(self, sequence: int, first: int, last: int) -> None:
+        for position in range(first, last):
+            self._held[sequence].pop(position, None)
 
-    def save(self, sequence: int) -> bytes:
-        return bytes(0) + repr(self.tokens(sequence)).encode()
+    def save(self, sequence: int, first: int, last: int) -> bytes:
+        held = self._held[sequence]
+        tokens = [self._tokens[held[position]] for position in range(first, last)]
+        return json.dumps([first, tokens]).encode().ljust(STATE_BYTES)
 
     def restore(self, sequence: int, state: bytes) -> None:
-        assert not self._held[sequence]
-        for position, token in enumerate(int(part) for part in state[1:-1].split(b",")):
-            self._cells[self._new_cell] = (token, position)
-            self._held[sequence].append(self._new_cell)
-            self._new_cell += 1
+        first, tokens = json.loads(state)
+        assert sorted(self._held[sequence]) == list(range(first))
+        assert self.n_used + len(tokens) <= self.limits.n_cache, "the cache is full"
+        for position, token in enumerate(tokens, first):
+            self._held[sequence][position] = self._written(token)
 
     def cancel(self) -> None:
         return
@@ -91,8 +97,14 @@ class FakeModel:
 
     def tokens(self, sequence: int) -> list[int]:
         """What this sequence holds."""
-        return [self._cells[cell][0] for cell in self._held[sequence]]
+        held = self._held[sequence]
+        return [self._tokens[held[position]] for position in sorted(held)]
 
     @property
     def n_used(self) -> int:
-        return len({cell for held in self._held.values() for cell in held})
+        return len({cell for held in self._held.values() for cell in held.values()})
+
+    def _written(self, token: int) -> int:
+        self._new_cell += 1
+        self._tokens[self._new_cell] = token
+        return self._new_cell

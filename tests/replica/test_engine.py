@@ -8,33 +8,61 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tertulia.core.costs import StepCost
+from tertulia.core.prefix import CacheLimits, Forgotten, Owner
+from tertulia.core.steps import StepBounds
 from tertulia.replica.engine import Engine, EngineDead, EngineSettings, QueueFull, TooLong
 from tertulia.replica.generation import Emission, Generation
 from tertulia.replica.model import Choice
-from tertulia.replica.tuning import measure_step_tokens, retuned
-from tests.replica.fake_model import END, FakeModel, hashed
+from tertulia.replica.spill import Spill
+from tertulia.replica.tuning import measure_step_cost
+from tests.replica.fake_model import END, STATE_BYTES, TOKEN_S, FakeModel, hashed
 
 GREEDY = Choice(temperature=0, top_p=1, repetition_penalty=1, seed=0)
 
 
 class Bench:
-    """An engine driven by hand, and what it said."""
+    """An engine driven by hand, and what it said. Blocks of 4 tokens, about 16 tokens a step."""
 
-    def __init__(self, model: FakeModel, n_slots: int = 4, **bounds: float) -> None:
+    def __init__(
+        self,
+        model: FakeModel,
+        n_slots: int = 4,
+        n_queue: int = 64,
+        n_queue_tokens: int = 10**6,
+        n_anchors: int = 8,
+        **tiers: int,
+    ) -> None:
         self.model = model
         self.said: dict[int, list[Emission]] = {}
-        limits: dict[str, Any] = {"n_queue": 64, "step_tokens": 16, "growth_tokens": 4}
-        limits |= bounds
+        self.order: list[int] = []
+        self.spill = Spill(STATE_BYTES, tiers.get("n_disk", 0))
         self.engine = Engine(
-            model, EngineSettings(n_slots=n_slots, **limits), self._heard, clock=lambda: 0.0
+            model,
+            EngineSettings(
+                StepBounds(n_slots, 0.0165, growth_tokens=4, n_batch=16, tile_tokens=17),
+                CacheLimits(model.limits.n_cache // 4, 4, **tiers),
+                n_anchors,
+                n_queue,
+                n_queue_tokens,
+            ),
+            StepCost(fixed_s=1e-9, token_s=TOKEN_S),
+            self.spill,
+            self._heard,
+            clock=lambda: model.seconds,
         )
 
     def _heard(self, emissions: list[Emission]) -> None:
         for emission in emissions:
             self.said.setdefault(emission.key, []).append(emission)
+            self.order.append(emission.key)
 
     def ask(self, prompt: str, max_tokens: int = 8, **more: object) -> int:
         fields: dict[str, object] = {"id": prompt, "choice": GREEDY} | more
+        if "salt" in fields:
+            fields["owner"] = Owner(
+                fields.pop("salt"), fields.pop("n_shared", 0), fields.pop("session", None)
+            )  # type: ignore[arg-type]
         return self.engine.submit(
             Generation(prompt=tuple(prompt.encode()), max_tokens=max_tokens, **fields)  # type: ignore[arg-type]  # a test names any field
         )
@@ -46,6 +74,11 @@ class Bench:
                 return
             self.engine.step()
         raise AssertionError("the engine does not come to an end")
+
+    def rest(self) -> None:
+        """Steps until nothing is left to be moved either."""
+        while self.engine.step():
+            pass
 
     def text(self, key: int) -> str:
         return "".join(emission.text for emission in self.said[key])
@@ -84,35 +117,27 @@ def test_no_step_is_larger_than_its_budget_while_a_long_prompt_is_read() -> None
     assert len(bench.said[first]) == 40
     # The stream that was there moved in every single step until it ended.
     assert len(bench.model.batches[:40]) == 40
-    assert all(any(entry.sequence == 11 for entry in batch) for batch in bench.model.batches[:40])
+    assert all(any(entry.sequence == 15 for entry in batch) for batch in bench.model.batches[:40])
 
 
-def test_the_budget_follows_the_machine_and_stays_where_it_is_right() -> None:
-    assert retuned(100, n_tokens=100, took_s=0.2, target_s=0.1) == 90
-    assert retuned(100, n_tokens=100, took_s=0.05, target_s=0.1) == 110
-    assert retuned(100, n_tokens=8, took_s=0.05, target_s=0.1) == 100  # too small to say anything
-    assert retuned(100, n_tokens=100, took_s=0.1, target_s=0.1) == 100
-    assert retuned(16, n_tokens=16, took_s=9, target_s=0.1) == 16
-    assert retuned(256, n_tokens=256, took_s=0.01, target_s=0.1) == 256
-
-
-def test_the_first_budget_comes_from_the_fastest_of_a_few_small_steps() -> None:
+def test_the_cost_comes_from_the_fastest_of_a_few_steps_and_leaves_the_cache_empty() -> None:
     model = FakeModel()
-    moments = iter([0.0, 9.0, 10.0, 10.05, 20.0, 20.04])  # warming up, then 50 ms and 40 ms
-    assert measure_step_tokens(model, 0.1, lambda: next(moments)) == 40
+    # Beginning and end of each: 1 token, 32 tokens, 32 tokens far along; the first only warms up.
+    took_s = [9.0, 0.05, 0.04, 9.0, 0.36, 0.35, 9.0, 0.43, 0.44]
+    moments = iter([moment for took in took_s for moment in (100.0, 100.0 + took)])
+    cost, block_bytes = measure_step_cost(model, 4, lambda: next(moments))
+    assert cost.token_s == pytest.approx(0.01)
+    assert cost.fixed_s == pytest.approx(0.03)
+    assert cost.scanned_s == pytest.approx(0.08 / 32 / 256)
+    assert block_bytes == STATE_BYTES
     assert model.n_used == 0
 
 
-def test_slow_steps_shrink_while_a_long_prompt_is_read() -> None:
-    model = FakeModel()
-    bench = Bench(model, step_tokens=64, step_target_s=0.1)
-    seconds = iter(range(1, 10_000))
-    bench.engine._clock = lambda: float(next(seconds))
-    key = bench.ask("x" * 300, 4)
-    bench.run()
-    sizes = [len(batch) for batch in model.batches]
-    assert sizes[:3] == [64, 58, 53]
-    assert bench.text(key) == expected("x" * 300, 4)
+def test_an_odd_measurement_never_makes_a_step_free() -> None:
+    seconds = iter(range(100, 0, -1))
+    cost, _ = measure_step_cost(FakeModel(), 4, lambda: float(next(seconds)))
+    assert min(cost.fixed_s, cost.token_s) > 0
+    assert cost.scanned_s >= 0
 
 
 def test_the_end_token_ends_the_reply_and_is_not_text() -> None:
@@ -179,7 +204,8 @@ def test_aborting_frees_the_slot_before_the_next_step_and_says_how_many_left() -
     assert [bench.finish(key) for key in (decoding, prefilling, queued)] == ["abort"] * 3
     assert len(bench.model.batches) == n_batches
     counts = bench.engine.counts()
-    assert (counts.n_running, counts.n_waiting, counts.cache_share) == (0, 0, 0.0)
+    assert (counts.n_running, counts.n_waiting) == (0, 0)
+    assert counts.n_blocks_free + counts.n_blocks_idle == counts.n_blocks
 
 
 def test_the_next_turn_computes_only_what_is_new() -> None:
@@ -190,9 +216,9 @@ def test_the_next_turn_computes_only_what_is_new() -> None:
     prompt = "the conversation so far" + bench.text(first) + " and more"
     second = bench.ask(prompt, 1, salt="ada")
     bench.run()
-    # All but the reply's last token, whose key and value nobody had computed yet.
-    assert bench.said[second][-1].n_cached == len("the conversation so far") + 7
-    assert sum(len(batch) for batch in bench.model.batches) - n_before == 10
+    # Whole blocks of the 23 tokens of the prompt and the 7 of the reply that were computed.
+    assert bench.said[second][-1].n_cached == 28
+    assert sum(len(batch) for batch in bench.model.batches) - n_before == len(prompt) - 28
     assert bench.text(second) == expected(prompt, 1)
 
 
@@ -211,6 +237,18 @@ def test_a_prefix_is_reused_only_under_the_same_salt(
     assert (bench.said[key][-1].n_cached > 0) == shared
 
 
+def test_the_shared_beginning_is_found_by_all_and_the_rest_by_its_owner_alone() -> None:
+    bench = Bench(FakeModel())
+    bench.ask("the platform says: my secret words", 2, salt="ada", n_shared=18)
+    bench.run()
+    keys = [
+        bench.ask("the platform says: my secret words", 2, salt=salt, n_shared=18)
+        for salt in ("bob", "ada")
+    ]
+    bench.run()
+    assert [bench.said[key][-1].n_cached for key in keys] == [16, 32]
+
+
 def test_two_turns_that_branch_share_what_they_have_in_common() -> None:
     bench = Bench(FakeModel())
     bench.ask("the same beginning, one", 4)
@@ -221,37 +259,88 @@ def test_two_turns_that_branch_share_what_they_have_in_common() -> None:
     assert bench.text(keys[1]) == expected("the same beginning, three", 4)
 
 
+def test_the_same_beginning_that_comes_at_once_is_computed_once() -> None:
+    bench = Bench(FakeModel())
+    keys = [bench.ask("a beginning of forty-eight letters for everybody" + end) for end in "xyz"]
+    bench.run()
+    assert [bench.said[key][-1].n_cached for key in keys] == [0, 48, 48]
+    assert sum(len(batch) for batch in bench.model.batches) == 49 + 1 + 1 + 3 * 7
+
+
 def test_a_conversation_moved_to_memory_comes_back_for_its_next_turn() -> None:
-    bench = Bench(FakeModel(n_cache=200, window_tokens=150), parked_share=0.1)
+    bench = Bench(FakeModel(n_cache=200, window_tokens=150), n_idle=2, n_host=100)
     first = bench.ask("a" * 60, 8, salt="ada")
     bench.run()
-    assert bench.engine.counts().n_host_bytes > 0
+    bench.rest()
+    assert bench.engine.counts().n_blocks_host == 14
     prompt = "a" * 60 + bench.text(first) + " more"
     second = bench.ask(prompt, 4, salt="ada")
     bench.run()
-    assert bench.said[second][-1].n_cached == 67
+    assert bench.said[second][-1].n_cached == 64
     assert bench.text(second) == expected(prompt, 4)
 
 
-def test_the_memory_of_moved_conversations_is_bounded() -> None:
-    bench = Bench(FakeModel(), parked_share=0.0, host_bytes=1500)
+@pytest.mark.parametrize("n_disk", [0, 10])
+def test_memory_and_disk_are_bounded_and_what_was_used_last_stays(n_disk: int) -> None:
+    bench = Bench(FakeModel(), n_idle=0, n_host=30, n_disk=n_disk)
     for number in range(6):
         bench.ask(f"{number}" * 100, 2)
         bench.run()
-        assert bench.engine.counts().n_host_bytes <= 1500
-    again = bench.ask("5" * 100, 2)
-    forgotten = bench.ask("0" * 100, 2)
+        bench.rest()
+        assert bench.engine.counts().n_blocks_host <= 30
+    # A conversation has 25 blocks: the last one is there whole, of the one before 5, or 15.
+    again = bench.ask("5" * 101, 2)
     bench.run()
-    assert bench.said[again][-1].n_cached > 0
-    assert bench.said[forgotten][-1].n_cached == 0
+    before = bench.ask("4" * 101, 2)
+    bench.run()
+    forgotten = bench.ask("0" * 101, 2)
+    bench.run()
+    found = [bench.said[key][-1].n_cached for key in (again, before, forgotten)]
+    assert found == [100, 4 * (5 + n_disk), 0]
 
 
-def test_a_full_cache_puts_the_newest_back_and_loses_nothing() -> None:
+def test_forgetting_reaches_what_runs_and_every_tier_and_nobody_else() -> None:
+    bench = Bench(FakeModel(), n_idle=5, n_host=10, n_disk=100)
+    for salt, session in (("ada", "one"), ("ada", "two"), ("bob", "one")):
+        bench.ask(f"{session} {salt}" * 10, 2, salt=salt, session=session)
+        bench.run()
+    bench.rest()
+    running = bench.ask("one ada" * 10 + "?", 50, salt="ada", session="one")
+    bench.engine.step()
+    reached: list[Forgotten] = []
+    bench.engine.forget("ada", "one", reached.append)
+    bench.engine.step()
+    assert bench.finish(running) == "abort"
+    assert sum((reached[0].n_device, reached[0].n_host, reached[0].n_disk)) == 70 // 4
+    found = {}
+    for salt, session in (("ada", "one"), ("ada", "two"), ("bob", "one")):
+        key = bench.ask(f"{session} {salt}" * 10, 2, salt=salt, session=session)
+        bench.run()
+        found[salt, session] = bench.said[key][-1].n_cached
+    assert found == {("ada", "one"): 0, ("ada", "two"): 68, ("bob", "one"): 68}
+
+
+def test_a_full_cache_preempts_the_newest_and_loses_nothing() -> None:
     bench = Bench(FakeModel(n_cache=120, window_tokens=100))
     keys = [bench.ask(f"prompt {number}", 60, salt=str(number)) for number in range(4)]
     bench.run()
-    assert bench.engine.counts().n_put_back > 0
+    assert bench.engine.counts().n_preempted > 0
     assert [bench.text(key) for key in keys] == [expected(f"prompt {n}", 60) for n in range(4)]
+
+
+def test_a_paid_arrival_takes_the_place_of_free_work_which_goes_on_afterwards() -> None:
+    bench = Bench(FakeModel(), n_slots=1, n_host=50)
+    free = bench.ask("free work", 40, priority=1)
+    for _ in range(10):
+        bench.engine.step()
+    paid = bench.ask("paid", 5)
+    bench.run()
+    assert bench.finish(paid) == "length"
+    assert list(bench.said) == [free, paid]
+    began = bench.order.index(paid)
+    assert 0 < began < 40
+    assert bench.order[began : began + 5] == [paid] * 5
+    assert bench.text(free) == expected("free work", 40)
 
 
 def test_the_queue_is_bounded() -> None:
@@ -304,37 +393,49 @@ def test_stopping_ends_the_thread_and_what_it_ran() -> None:
 @given(st.integers(0, 2**32))
 def test_random_lives_leave_the_cache_as_counted_and_every_text_right(seed: int) -> None:
     dice = random.Random(seed)
-    shares = dice.choice([0.0, 0.2, 0.5]), dice.choice([0, 800, 10**6])
     bench = Bench(
-        FakeModel(n_cache=150, window_tokens=110),
+        FakeModel(n_cache=148, window_tokens=110, n_sequences=6 + 3),
         n_slots=3,
-        parked_share=shares[0],
-        host_bytes=shares[1],
+        n_anchors=3,
+        n_idle=dice.choice([0, 8, 100]),
+        n_host=dice.choice([0, 10, 1000]),
+        n_disk=dice.choice([0, 20]),
     )
     asked: dict[int, tuple[str, int]] = {}
     for _ in range(120):
         if dice.random() < 0.25 and bench.engine.counts().n_waiting < 20:
             known = [bench.text(key) for key in asked if key in bench.said]
-            prompt = dice.choice(["shared beginning ", "other ", *known]) + "x" * dice.randint(
-                1, 40
-            )
-            prompt, n_tokens = prompt[:60], dice.randint(1, 50)
-            salt = dice.choice(["ada", "bob"])
-            asked[bench.ask(prompt, n_tokens, salt=salt, priority=dice.randint(0, 1))] = (
+            prompt = dice.choice(["shared beginning ", "other ", *known])
+            prompt = (prompt + "x" * dice.randint(1, 40))[:60]
+            n_tokens = dice.randint(1, 50)
+            key = bench.ask(
                 prompt,
                 n_tokens,
+                salt=dice.choice(["ada", "bob"]),
+                n_shared=dice.choice([0, 12]) if prompt.startswith("shared") else 0,
+                session=dice.choice(["one", "two"]),
+                priority=dice.randint(0, 1),
             )
+            asked[key] = prompt, n_tokens
         if dice.random() < 0.1 and asked:
             victim = asked[dice.choice(list(asked))][0]
             bench.engine.abort(named(victim), lambda _n: None)
+        if dice.random() < 0.05:
+            bench.engine.forget(dice.choice(["ada", "bob"]), dice.choice([None, "one"]), str)
         bench.engine.step()
-        cells = bench.engine._cells
-        assert cells.n_cells - cells.n_free == bench.model.n_used
+        counts = bench.engine.counts()
+        assert bench.model.n_used <= 4 * (counts.n_blocks - counts.n_blocks_free)
     bench.run()
-    assert bench.engine.counts().cache_share == 0
+    counts = bench.engine.counts()
+    assert counts.n_blocks_free + counts.n_blocks_idle == counts.n_blocks
+    assert bench.model.n_used == 4 * counts.n_blocks_idle
     for key, (prompt, n_tokens) in asked.items():
         whole = expected(prompt, n_tokens)
         if bench.finish(key) == "abort":
             assert whole.startswith(bench.text(key))
         else:
             assert bench.text(key) == whole
+    for salt in ("ada", "bob"):
+        bench.engine.forget(salt, None, str)
+    bench.engine.step()
+    assert bench.model.n_used == 4 * bench.engine.counts().n_blocks_idle <= 12

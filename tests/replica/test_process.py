@@ -18,7 +18,7 @@ from tests.replica.conftest import END_S, ROOT, end_replica, start_replica
 
 pytestmark = pytest.mark.processes
 
-SMALL_ENGINE = {"threads": 1, "step_tokens": 32, "n_cache": 512}
+SMALL_ENGINE = {"threads": 1, "batch_tokens": 32, "n_cache": 512}
 
 
 def python(code: str, settings: dict[str, Any]) -> subprocess.Popen[str]:

@@ -473,6 +473,8 @@ class GenerateRequest:
     sampling: Sampling
     priority: int
     cache_salt: str
+    shared_tokens: int = 0  # the first ones of the prompt, which hold nothing of a person
+    session_id: str | None = None  # the conversation, so that its cache can be forgotten
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
+from tertulia.core.prefix import Forgotten
 from tertulia.replica.engine import Engine
 from tertulia.replica.generation import Emission, Generation
 from tertulia.replica.metrics import ReplicaMetrics
@@ -27,7 +28,6 @@ class Ticket:
         self._box = box
         self._metrics = metrics
         self._close = close
-        self._n_seen = 0
         self._finished = False
 
     async def emissions(self) -> AsyncIterator[list[Emission]]:
@@ -37,8 +37,7 @@ class Ticket:
             while not self._box.empty():
                 emissions.append(self._box.get_nowait())
             for emission in emissions:
-                self._metrics.saw(emission, is_first=self._n_seen == 0)
-                self._n_seen += len(emission.tokens)
+                self._metrics.saw(emission)
             self._finished = emissions[-1].finish is not None
             yield emissions
 
@@ -92,6 +91,17 @@ class Desk:
         engine.abort(lambda asked: asked.id in ids, have_left)
         async with asyncio.timeout(ABORT_S):
             return await left
+
+    async def forget(self, engine: Engine, salt: str, session: str | None) -> Forgotten:
+        """Answers when no tier of the cache holds anything of the owner, or of one conversation."""
+        reached: asyncio.Future[Forgotten] = self._loop.create_future()
+
+        def have_forgotten(forgotten: Forgotten) -> None:
+            self.call_on_loop(lambda: None if reached.done() else reached.set_result(forgotten))
+
+        engine.forget(salt, session, have_forgotten)
+        async with asyncio.timeout(ABORT_S):
+            return await reached
 
     def _hand_out(self, emissions: list[Emission]) -> None:
         for emission in emissions:

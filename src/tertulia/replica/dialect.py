@@ -51,6 +51,9 @@ class SamplingBody(BaseModel):
     ignore_eos: bool = False
     priority: Annotated[int, Field(ge=-PRIORITY, lt=PRIORITY)] = 0
     cache_salt: Annotated[str, Field(min_length=1, max_length=SALT_CHARS)] | None = None
+    # So many of the prompt's first tokens hold nothing of a person: they are cached once, for all.
+    cache_shared_tokens: Annotated[int, Field(ge=0)] = 0
+    session_id: Annotated[str, Field(min_length=1, max_length=SALT_CHARS)] | None = None
     return_token_ids: bool | None = None
     request_id: Annotated[str, Field(min_length=1, max_length=256)] | None = None
     # Served only at the value that means "no": anything else would change the reply.
@@ -133,6 +136,13 @@ class AbortBody(BaseModel):
     """`POST /inference/v1/abort_requests`."""
 
     request_ids: Annotated[list[str], Field(min_length=1, max_length=1024)]
+
+
+class ForgetBody(BaseModel):
+    """`POST /inference/v1/forget`: an owner's cache, or one conversation's."""
+
+    cache_salt: Annotated[str, Field(min_length=1, max_length=SALT_CHARS)]
+    session_id: Annotated[str, Field(min_length=1, max_length=SALT_CHARS)] | None = None
 
 
 Body = TypeVar("Body", bound=BaseModel)

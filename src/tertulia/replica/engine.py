@@ -9,36 +9,41 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tertulia.core.steps import Room, Running, StepPlan, Waiting, plan_step
+from tertulia.core.costs import StepCost
+from tertulia.core.prefix import CacheLimits, Forgotten, PrefixCache
+from tertulia.core.steps import Sequence, Step, StepBounds, StepScheduler
 from tertulia.replica.cells import Cells
-from tertulia.replica.generation import Emission, EngineCounts, Finish, Generation, Sequence
-from tertulia.replica.model import Cancelled, Entry, Model, NoRoom
-from tertulia.replica.parking import Parking, ParkingBounds
+from tertulia.replica.generation import Emission, EngineCounts, Finish, Generation, Request
+from tertulia.replica.model import Cancelled, Entry, Model
+from tertulia.replica.spill import Spill
 from tertulia.replica.text import TextCutter
-from tertulia.replica.tuning import retuned
 
 IDLE_S = 1.0  # how long the thread sleeps without work before it looks whether it should stop
+# What steps say is handed on at most so often, but for beginnings and ends: handing on wakes two
+# other threads, which at 150 tokens a second takes a fifth of a small machine's arithmetic.
+HAND_ON_S = 0.02
+STUCK_S = 60.0  # a step that lasts longer will not end; a long prompt is read in many short ones
+Ask = Callable[[list["Emission"]], None]  # done in the step thread; adds what it has to say
 TAIL_TOKENS = 8  # more than enough to hold the bytes of one unfinished character
-LOOK_BACK_TOKENS = 256  # what a model may consult for the repetition penalty
 
 
 @dataclass(frozen=True)
 class EngineSettings:
     """The bounds of the engine."""
 
-    n_slots: int  # sequences in one batch
-    n_queue: int  # sequences waiting for a slot
-    step_tokens: int  # tokens in one batch
-    step_target_s: float | None = None  # `step_tokens` is then only where it begins
-    # Of the cache, for finished sequences. Eight streams need 24 ms a step with none of them, 27 ms
-    # over 2,048 parked tokens, 40 ms over 8,192: beyond this share they move to ordinary memory.
-    parked_share: float = 0.125
-    host_bytes: int = 512_000_000  # of ordinary memory; a token of the small model takes 23 KB
-    growth_tokens: int = 64  # room kept free for each newcomer's reply
+    steps: StepBounds
+    cache: CacheLimits
+    n_anchors: int  # sequences of the model that may keep what ended requests left
+    n_queue: int  # requests waiting for a slot
+    n_queue_tokens: int = 2**31  # of their prompts together
 
 
 class QueueFull(RuntimeError):
-    """As many sequences wait as are allowed to."""
+    """As many requests, or prompt tokens, wait as are allowed to; `reason` is which."""
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class TooLong(ValueError):
@@ -50,7 +55,7 @@ class EngineDead(RuntimeError):
 
 
 class Engine:
-    """Runs a model in a thread of its own. `submit`, `abort` and `counts` may come from any thread.
+    """Runs a model in a thread of its own. Everything but `step` may be called from any thread.
 
     `deliver` is called in the step thread with what one step produced, and must not block.
     """
@@ -59,38 +64,46 @@ class Engine:
         self,
         model: Model,
         settings: EngineSettings,
+        cost: StepCost,
+        spill: Spill,
         deliver: Callable[[list[Emission]], None],
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        assert settings.step_tokens >= settings.n_slots, "every stream moves in every step"
-        assert settings.step_tokens <= model.limits.n_batch
-        assert model.limits.n_sequences > settings.n_slots
+        n_slots, limits = settings.steps.n_slots, settings.cache
+        assert settings.steps.n_batch <= model.limits.n_batch
+        assert limits.n_blocks * limits.block_tokens <= model.limits.n_cache
+        # Within one step all running sequences may be preempted and others admitted.
+        assert model.limits.n_sequences >= 2 * n_slots + settings.n_anchors
         self._model = model
         self._settings = settings
         self._deliver = deliver
         self._clock = clock
-        self._cells = Cells(model.limits.n_cache)
-        n_parked = int(model.limits.n_cache * settings.parked_share)
-        bounds = ParkingBounds(n_parked, settings.host_bytes)
-        self._parking = Parking(model, self._cells, bounds)
         self._keys = itertools.count()
         self._wake = threading.Condition()
         # Guarded by _wake:
-        self._waiting: dict[int, Sequence] = {}
-        self._aborts: list[tuple[Callable[[Generation], bool], Callable[[int], None]]] = []
+        self._arrived: dict[int, Request] = {}
+        self._asked: list[tuple[Ask, Callable[[], None]]] = []
+        self._n_queued_tokens = 0
         self._stopping = False
         self._death: BaseException | None = None
-        # Used by the step thread only:
-        self._running: dict[int, Sequence] = {}
-        self._n_prompt = self._n_generated = self._n_queries = self._n_hits = 0
-        self._n_put_back = self._n_steps = 0
-        self._step_tokens = settings.step_tokens
+        # Used by the step thread only, but for being counted:
+        self._requests: dict[int, Request] = {}
+        self._scheduler = StepScheduler(PrefixCache(limits), cost, settings.steps)
+        self._cells = Cells(model, limits.block_tokens, settings.n_anchors, spill)
+        self._n_prompt = self._n_generated = self._n_hits = 0
+        self._n_preempted = self._n_steps = 0
+        self._said: list[Emission] = []
+        self._handed_on_s = 0.0
+        self._step_began_s: float | None = None
         self._thread = threading.Thread(target=self._run, name="steps", daemon=True)
         self._on_death: Callable[[BaseException], None] = lambda _error: None
 
     @property
     def alive(self) -> bool:
-        return self._thread.is_alive() and self._death is None
+        """False when the step thread has ended, or is stuck in a step that does not end."""
+        began_s = self._step_began_s
+        is_stuck = began_s is not None and self._clock() - began_s > STUCK_S
+        return self._thread.is_alive() and self._death is None and not is_stuck
 
     def start(self, on_death: Callable[[BaseException], None]) -> None:
         self._on_death = on_death
@@ -99,62 +112,81 @@ class Engine:
     def submit(self, generation: Generation) -> int:
         """Queues a request and returns the key its emissions carry."""
         limits = self._model.limits
-        n_tokens = len(generation.prompt) + generation.max_tokens
+        n_limit = len(generation.prompt) + generation.max_tokens
         assert generation.prompt
         assert generation.max_tokens > 0
         # An id that does not exist would end the process inside the library.
         assert all(0 <= token < limits.n_vocabulary for token in generation.prompt)
-        if n_tokens > limits.window_tokens:
-            raise TooLong(f"{n_tokens} tokens, the window has {limits.window_tokens}")
+        if n_limit > limits.window_tokens:
+            raise TooLong(f"{n_limit} tokens, the window has {limits.window_tokens}")
         tail = b"".join(self._model.piece(token) for token in generation.prompt[-TAIL_TOKENS:])
         sequence = Sequence(
-            key=next(self._keys),
-            generation=generation,
-            cutter=TextCutter(generation.stop, tail),
-            arrived_s=self._clock(),
-            tokens=list(generation.prompt),
+            next(self._keys),
+            generation.priority,
+            list(generation.prompt),
+            n_limit,
+            generation.owner,
         )
-        sequence.last_s = sequence.arrived_s
+        now_s = self._clock()
+        cutter = TextCutter(generation.stop, tail)
         with self._wake:
             if self._death is not None or self._stopping:
                 raise EngineDead("the engine has stopped")
-            # Those who will take a free slot at the next step are not a queue yet.
-            n_free = max(0, self._settings.n_slots - len(self._running))
-            if len(self._waiting) >= self._settings.n_queue + n_free:
-                raise QueueFull(f"{len(self._waiting)} requests are waiting")
-            self._waiting[sequence.key] = sequence
+            self._check_queue(len(generation.prompt))
+            self._n_queued_tokens += len(generation.prompt)
+            request = Request(generation, sequence, cutter, now_s, now_s)
+            self._arrived[sequence.key] = request
             self._wake.notify()
         return sequence.key
 
     def abort(self, wanted: Callable[[Generation], bool], left: Callable[[int], None]) -> None:
-        """Ends every sequence, waiting or running, whose request is wanted.
+        """Ends every request, waiting or running, that is wanted, before the next step.
 
-        `left` is called in the step thread with their number, once they have left the batch.
+        `left` is called in the step thread with their number, once their blocks are free.
         """
-        with self._wake:
-            dead = self._death is not None
-            if not dead:
-                self._aborts.append((wanted, left))
-                self._wake.notify()
-        if dead:
-            left(0)
+
+        def act(emissions: list[Emission]) -> None:
+            ended = self._end_wanted(wanted)
+            emissions += ended
+            left(len(ended))
+
+        self._ask(act, lambda: left(0))
+
+    def forget(
+        self, salt: str | None, session: str | None, forgotten: Callable[[Forgotten], None]
+    ) -> None:
+        """Ends what runs for an owner, or in one conversation, and drops what the cache kept of it.
+
+        `forgotten` is called in the step thread when no tier holds any of it.
+        """
+
+        def is_theirs(asked: Generation) -> bool:
+            return asked.owner.salt == salt and session in (None, asked.owner.session)
+
+        def act(emissions: list[Emission]) -> None:
+            emissions += self._end_wanted(is_theirs)
+            reached = self._scheduler.cache.forget(salt, session)
+            self._cells.apply(self._scheduler.cache.moves())
+            forgotten(reached)
+
+        self._ask(act, lambda: forgotten(Forgotten()))
 
     def counts(self) -> EngineCounts:
-        n_cells = self._cells.n_cells
-        n_available = self._cells.n_available
+        cache, cost = self._scheduler.cache, self._scheduler.cost
         return EngineCounts(
-            n_running=len(self._running),
-            n_waiting=len(self._waiting),
-            cache_share=(n_cells - n_available) / n_cells,
-            parked_share=self._cells.n_parked / n_cells,
-            n_host_bytes=self._parking.n_host_bytes,
+            n_running=len(self._scheduler.running),
+            n_waiting=self._n_waiting,
+            n_blocks=cache.limits.n_blocks,
+            n_blocks_free=cache.n_free,
+            n_blocks_idle=cache.n_idle,
+            n_blocks_host=cache.n_host,
+            n_blocks_disk=cache.n_disk,
             n_prompt_tokens=self._n_prompt,
             n_generated_tokens=self._n_generated,
-            n_prefix_queries=self._n_queries,
             n_prefix_hits=self._n_hits,
-            n_put_back=self._n_put_back,
+            n_preempted=self._n_preempted,
             n_steps=self._n_steps,
-            step_tokens=self._step_tokens,
+            step_tokens=cost.tokens_within(self._settings.steps.target_s - cost.fixed_s, 0, 0),
         )
 
     def stop(self, wait_s: float) -> bool:
@@ -168,218 +200,201 @@ class Engine:
         return not self._thread.is_alive()
 
     def step(self) -> bool:
-        """One step; false when there was nothing to compute. Only the step thread calls it."""
-        emissions = self._abort_asked()
-        plan = self._plan()
-        for key in plan.put_back:
-            self._put_back(self._running[key])
-        for key in plan.admit:
-            self._admit(key)
-        if plan.admit:
-            plan = self._plan()  # the newcomers' prefill starts in this very step
-        batch = self._batch(plan)
-        computed = bool(batch) and self._compute(batch)
-        if computed:
-            emissions += self._chosen(batch)
-        if emissions:
-            self._deliver(emissions)
-        return computed
+        """One step; false when there was nothing to do. Only the step thread calls it."""
+        emissions = self._heed()
+        step = self._scheduler.next_step()
+        for key in step.preempted:
+            self._cells.end(key)
+        for key in step.admitted:
+            self._begin(key)
+        self._cells.apply(step.moves)
+        self._keep_few_anchors()
+        if step.batch:
+            self._compute(step)
+            emissions += self._chosen(step)
+        self._hand_on(emissions)
+        self._n_preempted += len(step.preempted)
+        return bool(step.batch or step.moves)
+
+    @property
+    def _n_waiting(self) -> int:
+        return len(self._arrived) + len(self._scheduler.waiting)
+
+    def _check_queue(self, n_tokens: int) -> None:
+        # Those who will take a free slot at the next step are not a queue yet.
+        n_free = max(0, self._settings.steps.n_slots - len(self._scheduler.running))
+        if self._n_waiting >= self._settings.n_queue + n_free:
+            raise QueueFull(f"{self._n_waiting} requests are waiting", "max_num_queued_reqs")
+        if (
+            self._n_queued_tokens
+            and self._n_queued_tokens + n_tokens > self._settings.n_queue_tokens
+        ):
+            raise QueueFull(
+                f"{self._n_queued_tokens} prompt tokens are waiting", "max_num_queued_tokens"
+            )
+
+    def _ask(self, act: Ask, when_dead: Callable[[], None]) -> None:
+        with self._wake:
+            is_dead = self._death is not None
+            if not is_dead:
+                self._asked.append((act, when_dead))
+                self._wake.notify()
+        if is_dead:
+            when_dead()
 
     def _run(self) -> None:
         try:
             while not self._stopping:
+                self._step_began_s = self._clock()
                 if not self.step():
+                    self._step_began_s = None
                     with self._wake:
-                        if not (self._waiting or self._aborts or self._stopping):
+                        if not (self._arrived or self._asked or self._stopping):
                             self._wake.wait(IDLE_S)
         except Cancelled as error:
-            self._end(error if not self._stopping else None)
+            self._end_all(error if not self._stopping else None)
         except BaseException as error:  # noqa: BLE001  # whatever it is, the process must end with it
-            self._end(error)
+            self._end_all(error)
         else:
-            self._end(None)
+            self._end_all(None)
 
-    def _end(self, error: BaseException | None) -> None:
+    def _end_all(self, error: BaseException | None) -> None:
         with self._wake:
             self._death = error or EngineDead("the engine was stopped")
-            left_waiting = [*self._running.values(), *self._waiting.values()]
-            aborts, self._aborts = self._aborts, []
-            self._waiting.clear()
-        self._running.clear()
+            left = [*self._requests.values(), *self._arrived.values()]
+            asked, self._asked = self._asked, []
         finish: Finish = "error" if error else "abort"
-        self._deliver([self._emission(sequence, (), "", finish) for sequence in left_waiting])
-        for _, left in aborts:
-            left(0)
+        ends = [self._emission(request, (), "", finish) for request in left]
+        self._deliver([*self._said, *ends])
+        for _, when_dead in asked:
+            when_dead()
         if error is not None:
             self._on_death(error)
 
-    def _abort_asked(self) -> list[Emission]:
-        if not self._aborts:
-            return []
-        emissions = []
+    def _heed(self) -> list[Emission]:
+        """Takes in who has arrived, then does what was asked meanwhile."""
         with self._wake:
-            aborts, self._aborts = self._aborts, []
-        for wanted, left in aborts:
-            with self._wake:
-                gone = [s for s in self._waiting.values() if wanted(s.generation)]
-                for sequence in gone:
-                    del self._waiting[sequence.key]
-            for sequence in [s for s in self._running.values() if wanted(s.generation)]:
-                self._leave(sequence)
-                gone.append(sequence)
-            emissions += [self._emission(sequence, (), "", "abort") for sequence in gone]
-            left(len(gone))
+            arrived, self._arrived = self._arrived, {}
+            asked, self._asked = self._asked, []
+            for key, request in arrived.items():
+                self._requests[key] = request
+                self._scheduler.add(request.sequence)
+        emissions: list[Emission] = []
+        for act, _ in asked:
+            act(emissions)
         return emissions
 
-    def _plan(self) -> StepPlan:
-        n_slots = self._settings.n_slots - len(self._running)
-        room = Room(n_slots, self._cells.n_available, self._step_tokens)
-        n_owed = sum(sequence.n_left for sequence in self._running.values())
-        is_short = n_owed > room.n_cache  # only then does anybody need to know what it would free
-        running = tuple(
-            Running(
-                sequence.key,
-                sequence.generation.priority,
-                sequence.key,
-                sequence.n_left,
-                self._cells.n_busy_alone(sequence.slot) if is_short else 0,
-            )
-            for sequence in self._running.values()
-        )
-        with self._wake:
-            waiting = tuple(self._as_waiting(sequence) for sequence in self._waiting.values())
-        return plan_step(running, waiting, room)
+    def _end_wanted(self, wanted: Callable[[Generation], bool]) -> list[Emission]:
+        gone = [one for one in self._requests.values() if wanted(one.generation)]
+        for request in gone:
+            self._leave(request)
+        return [self._emission(request, (), "", "abort") for request in gone]
 
-    def _as_waiting(self, sequence: Sequence) -> Waiting:
-        generation = sequence.generation
-        n_growth = min(self._settings.growth_tokens, generation.max_tokens - sequence.n_output)
-        return Waiting(
-            sequence.key, generation.priority, sequence.key, len(sequence.tokens), n_growth
-        )
-
-    def _admit(self, key: int) -> None:
-        with self._wake:
-            sequence = self._waiting.pop(key, None)
-        if sequence is None:
-            return
-        sequence.slot, sequence.n_done = self._parking.take(
-            sequence.generation.salt, sequence.tokens
-        )
-        if sequence.n_cached is None:
-            n_prompt = len(sequence.generation.prompt)
-            sequence.n_cached = sequence.n_done
+    def _begin(self, key: int) -> None:
+        request = self._requests[key]
+        self._cells.begin(key)
+        if not request.sequence.n_preempted:
+            n_prompt = len(request.generation.prompt)
             self._n_prompt += n_prompt
-            self._n_queries += n_prompt
-            self._n_hits += sequence.n_done
-        self._running[key] = sequence
+            with self._wake:
+                self._n_queued_tokens -= n_prompt
 
-    def _put_back(self, sequence: Sequence) -> None:
-        self._leave(sequence)
-        self._n_put_back += 1
-        with self._wake:
-            # Beside the bound of the queue: it was let in once and is not refused now.
-            self._waiting[sequence.key] = sequence
+    def _leave(self, request: Request) -> None:
+        """It is over with: its place is free at once, what it computed is kept while there is room."""
+        key = request.sequence.key
+        del self._requests[key]
+        is_running = key in self._scheduler.running
+        self._scheduler.end(key)
+        if is_running:
+            self._cells.end(key)
+        elif not request.sequence.n_preempted:
+            with self._wake:
+                self._n_queued_tokens -= len(request.generation.prompt)
+        self._cells.apply(self._scheduler.cache.moves())
+        self._keep_few_anchors()
 
-    def _leave(self, sequence: Sequence) -> None:
-        del self._running[sequence.key]
-        self._parking.park(
-            sequence.slot, sequence.generation.salt, sequence.tokens[: sequence.n_done]
-        )
-        sequence.slot, sequence.n_done = -1, 0
+    def _keep_few_anchors(self) -> None:
+        cache = self._scheduler.cache
+        while self._cells.is_crowded() and cache.evict():
+            self._cells.apply(cache.moves())
 
-    def _batch(self, plan: StepPlan) -> list[tuple[Sequence, int]]:
-        """The sequences of this step with the number of their tokens in it."""
-        return [(self._running[key], 1) for key in plan.decode] + [
-            (self._running[key], n_tokens) for key, n_tokens in plan.prefill
-        ]
-
-    def _compute(self, batch: list[tuple[Sequence, int]]) -> bool:
+    def _compute(self, step: Step) -> None:
         entries: list[Entry] = []
-        for sequence, n_tokens in batch:
+        for chunk in step.batch:
+            sequence = self._requests[chunk.key].sequence
+            number = self._cells.sequence(chunk.key, sequence.table)
             last = len(sequence.tokens) - 1
             entries += [
-                Entry(sequence.tokens[place], place, sequence.slot, place == last)
-                for place in range(sequence.n_done, sequence.n_done + n_tokens)
+                Entry(sequence.tokens[place], place, number, place == last)
+                for place in range(sequence.n_done, sequence.n_done + chunk.n_tokens)
             ]
-        assert len(entries) <= self._step_tokens
-        self._parking.make_room(len(entries))
         began_s = self._clock()
-        try:
-            self._model.decode(entries)
-        except NoRoom:
-            self._lose_newest(batch)
-            return False
+        self._model.decode(entries)
+        self._scheduler.computed(step, self._clock() - began_s)
         self._n_steps += 1
-        target_s = self._settings.step_target_s
-        if target_s is not None:
-            took_s = self._clock() - began_s
-            tuned = retuned(self._step_tokens, len(entries), took_s, target_s)
-            self._step_tokens = max(min(tuned, self._model.limits.n_batch), self._settings.n_slots)
-        for sequence, n_tokens in batch:
-            self._cells.extend(sequence.slot, n_tokens)
-            sequence.n_done += n_tokens
-        return True
 
-    def _lose_newest(self, batch: list[tuple[Sequence, int]]) -> None:
-        """The cache was fuller than we knew: gives up what is parked, then the newest sequence."""
-        for sequence, _ in batch:
-            self._model.cut(sequence.slot, sequence.n_done)
-        if self._parking.drop_all():
-            return
-        newest = max(self._running.values(), key=lambda s: (s.generation.priority, s.key))
-        if len(self._running) == 1:
-            raise RuntimeError("the cache has no room for a single sequence")
-        self._put_back(newest)
-        self._parking.drop_all()
-
-    def _chosen(self, batch: list[tuple[Sequence, int]]) -> list[Emission]:
+    def _chosen(self, step: Step) -> list[Emission]:
         emissions = []
         row = -1
-        for sequence, n_tokens in batch:
-            row += n_tokens
-            if sequence.n_left == 0:
-                emissions.append(self._choose(sequence, row))
+        for chunk in step.batch:
+            row += chunk.n_tokens
+            request = self._requests[chunk.key]
+            if request.sequence.n_left == 0:
+                emissions.append(self._choose(request, row))
         return emissions
 
-    def _choose(self, sequence: Sequence, row: int) -> Emission:
-        generation = sequence.generation
-        recent = sequence.tokens[-LOOK_BACK_TOKENS:]
-        token = self._model.choose(row, generation.choice, recent, len(sequence.tokens))
+    def _choose(self, request: Request, row: int) -> Emission:
+        generation, sequence = request.generation, request.sequence
+        if not request.is_prefilled:
+            request.is_prefilled = True
+            self._n_hits += sequence.n_cached
+        n_prompt = len(generation.prompt)
+        token = self._model.choose(row, generation.choice, sequence.tokens, n_prompt)
         sequence.tokens.append(token)
         self._n_generated += 1
         finish: Finish | None = None
         stop_string = None
         if self._model.is_end(token) and not generation.ignore_end:
-            text, finish = sequence.cutter.rest(), "stop"
+            text, finish = request.cutter.rest(), "stop"
         else:
-            shown = sequence.cutter.feed(self._model.piece(token))
+            shown = request.cutter.feed(self._model.piece(token))
             text, stop_string = shown.text, shown.stop
             if stop_string is not None:
                 finish = "stop"
-            elif sequence.n_output >= generation.max_tokens:
-                text, finish = text + sequence.cutter.rest(), "length"
+            elif request.n_output >= generation.max_tokens:
+                text, finish = text + request.cutter.rest(), "length"
         if finish is not None:
-            self._leave(sequence)
-        return self._emission(sequence, (token,), text, finish, stop_string)
+            self._leave(request)
+        return self._emission(request, (token,), text, finish, stop_string)
+
+    def _hand_on(self, emissions: list[Emission]) -> None:
+        self._said += emissions
+        now_s = self._clock()
+        is_urgent = any(one.is_first or one.finish is not None for one in emissions)
+        if self._said and (is_urgent or now_s - self._handed_on_s >= HAND_ON_S):
+            said, self._said = self._said, []
+            self._handed_on_s = now_s
+            self._deliver(said)
 
     def _emission(
         self,
-        sequence: Sequence,
+        request: Request,
         tokens: tuple[int, ...],
         text: str,
         finish: Finish | None,
         stop_string: str | None = None,
     ) -> Emission:
-        now = self._clock()
-        since_last_s = now - sequence.last_s
-        sequence.last_s = now
+        now_s = self._clock()
+        since_last_s = now_s - request.last_s
+        request.last_s = now_s
         return Emission(
-            key=sequence.key,
+            key=request.sequence.key,
             tokens=tokens,
             text=text,
             finish=finish,
             stop_string=stop_string,
-            n_cached=sequence.n_cached or 0,
-            since_arrival_s=now - sequence.arrived_s,
+            n_cached=request.sequence.n_cached,
+            since_arrival_s=now_s - request.arrived_s,
             since_last_s=since_last_s,
+            is_first=bool(tokens) and request.n_output == 1,
         )

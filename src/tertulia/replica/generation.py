@@ -6,6 +6,8 @@ Plain values: nothing here knows HTTP, threads or the model.
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tertulia.core.prefix import Owner
+from tertulia.core.steps import Sequence
 from tertulia.replica.model import Choice
 from tertulia.replica.text import TextCutter
 
@@ -23,7 +25,7 @@ class Generation:
     stop: tuple[str, ...] = ()
     ignore_end: bool = False
     priority: int = 0  # lower runs first
-    salt: str | None = None  # prefixes are shared only between requests with the same one
+    owner: Owner = field(default_factory=Owner)  # who may find its blocks again
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class Emission:
     n_cached: int  # prompt tokens that were not computed again
     since_arrival_s: float
     since_last_s: float  # since the previous token, or since arrival for the first
+    is_first: bool = False
 
 
 @dataclass(frozen=True)
@@ -46,36 +49,30 @@ class EngineCounts:
 
     n_running: int
     n_waiting: int
-    cache_share: float  # of the cache, held by running sequences
-    parked_share: float  # of the cache, held by finished ones for reuse
-    n_host_bytes: int  # of ordinary memory, held by those that were moved there
+    n_blocks: int  # of the cache
+    n_blocks_free: int
+    n_blocks_idle: int  # kept of replies that have ended
+    n_blocks_host: int  # those that were moved to ordinary memory
+    n_blocks_disk: int
     n_prompt_tokens: int
     n_generated_tokens: int
-    n_prefix_queries: int  # prompt tokens looked up
     n_prefix_hits: int  # prompt tokens found
-    n_put_back: int
+    n_preempted: int
     n_steps: int
-    step_tokens: int  # the budget of one step at the moment
+    step_tokens: int  # prompt tokens that fit into a step when nobody decodes
 
 
-@dataclass
-class Sequence:
-    """One generation inside the engine. Everything that matters to go on is in `tokens`."""
+@dataclass(eq=False)
+class Request:
+    """One generation inside the engine: what the shell keeps beside the scheduler's sequence."""
 
-    key: int
     generation: Generation
+    sequence: Sequence
     cutter: TextCutter
     arrived_s: float
-    tokens: list[int] = field(default_factory=list)  # prompt and reply
-    slot: int = -1
-    n_done: int = 0  # tokens in the cache
-    n_cached: int | None = None  # set at the first admission
-    last_s: float = 0.0
-
-    @property
-    def n_left(self) -> int:
-        return len(self.tokens) - self.n_done
+    last_s: float
+    is_prefilled: bool = False
 
     @property
     def n_output(self) -> int:
-        return len(self.tokens) - len(self.generation.prompt)
+        return len(self.sequence.tokens) - len(self.generation.prompt)

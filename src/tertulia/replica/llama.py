@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tertulia.replica.description import Description
-from tertulia.replica.model import Cancelled, Choice, Entry, ModelLimits, NoRoom
+from tertulia.replica.model import Cancelled, Choice, Entry, ModelLimits
 
 RECENT_TOKENS = 64  # what the repetition penalty looks back on, llama.cpp's own default
 CELLS = (
@@ -52,6 +52,7 @@ class LlamaModel:
         self._batch = cpp.LlamaBatch(n_tokens=settings.n_batch, embd=0, n_seq_max=1, verbose=False)
         self._vocabulary = self._model.get_vocab()
         self._pieces: dict[int, bytes] = {}
+        self._spare = settings.n_sequences  # between two calls it holds nothing
         self._limits = ModelLimits(
             window_tokens=min(description.window_tokens, n_cache),
             n_cache=n_cache,
@@ -84,15 +85,12 @@ class LlamaModel:
             self._batch.add(entry.token, entry.position, [entry.sequence], entry.wants_logits)
         try:
             returned = self._context.decode(self._batch)
-        except ValueError as error:
-            if "KV slot" in str(error):
-                raise NoRoom(str(error)) from error
-            raise
         except InterruptedError as error:
             raise Cancelled(str(error)) from error
         assert not returned, f"llama.cpp answered {returned}"
 
-    def choose(self, row: int, choice: Choice, recent: Sequence[int], position: int) -> int:
+    def choose(self, row: int, choice: Choice, tokens: Sequence[int], n_prompt: int) -> int:
+        recent, position = tokens[-256:], len(tokens)
         # A chain for each token: its state is then only the sequence itself and its position, so
         # that a reply continued elsewhere draws the same tokens. It costs microseconds.
         params = self._cpp.LlamaSamplerChainParams()
@@ -114,22 +112,25 @@ class LlamaModel:
         chain.close()
         return int(token)
 
-    def copy(self, source: int, target: int, n_tokens: int) -> None:
-        self._context.memory_seq_cp(source, target, 0, n_tokens)
+    def copy(self, source: int, target: int, first: int, last: int) -> None:
+        self._context.memory_seq_cp(source, target, first, last)
 
-    def cut(self, sequence: int, n_tokens: int) -> None:
-        self._context.memory_seq_rm(sequence, n_tokens, -1)
+    def cut(self, sequence: int, first: int, last: int) -> None:
+        self._context.memory_seq_rm(sequence, first, last)
 
-    def save(self, sequence: int) -> bytes:
-        return bytes(self._context.get_state_seq_data(sequence))
+    def save(self, sequence: int, first: int, last: int) -> bytes:
+        # The library saves whole sequences: a spare one is given just these positions.
+        self._context.memory_seq_cp(sequence, self._spare, first, last)
+        state = bytes(self._context.get_state_seq_data(self._spare))
+        self._context.memory_seq_rm(self._spare, -1, -1)
+        return state
 
     def restore(self, sequence: int, state: bytes) -> None:
-        try:
-            self._context.set_state_seq_data(state, sequence)
-        except (ValueError, RuntimeError) as error:
-            raise NoRoom(str(error)) from error
-        if self._context.memory_seq_pos_max(sequence) < 0:
-            raise NoRoom("the state was not taken")
+        self._context.set_state_seq_data(state, self._spare)
+        first = self._context.memory_seq_pos_min(self._spare)
+        assert first >= 0, "the state was not taken"
+        self._context.memory_seq_cp(self._spare, sequence, first, -1)
+        self._context.memory_seq_rm(self._spare, -1, -1)
 
     def cancel(self) -> None:
         self._context.cancel = True
@@ -147,7 +148,7 @@ def _open_context(cpp: Any, model: Any, settings: LlamaSettings, n_cache: int) -
     params.n_ctx = n_cache
     params.n_batch = params.n_ubatch = settings.n_batch
     params.n_threads = params.n_threads_batch = settings.threads
-    params.n_seq_max = settings.n_sequences
+    params.n_seq_max = settings.n_sequences + 1
     params.kv_unified = True  # without it, copying part of a sequence aborts the process
     params.flash_attn_type = FLASH_ATTENTION
     context = cpp.LlamaContext(model=model, params=params, verbose=False)

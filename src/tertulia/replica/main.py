@@ -10,21 +10,27 @@ import os
 import socket
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import uvicorn
+import uvloop
 
+from tertulia.core.prefix import CacheLimits
+from tertulia.core.steps import StepBounds
 from tertulia.listening import bind
 from tertulia.replica.chat import ChatPrompts
 from tertulia.replica.description import Description, DescriptionUnreadable, read_description
 from tertulia.replica.desk import Desk
 from tertulia.replica.engine import Engine, EngineSettings
+from tertulia.replica.generation import Emission
 from tertulia.replica.lifeline import die_with_parent
 from tertulia.replica.llama import LlamaModel, LlamaSettings
 from tertulia.replica.metrics import ReplicaMetrics
 from tertulia.replica.server import Served, replica_app
-from tertulia.replica.tuning import LARGEST, measure_step_tokens
+from tertulia.replica.spill import Spill
+from tertulia.replica.tuning import measure_step_cost
 from tertulia.template import TemplateRefused
 
 log = logging.getLogger("tertulia.replica")
@@ -32,6 +38,15 @@ log = logging.getLogger("tertulia.replica")
 KEY_VARIABLE = "TERTULIA_REPLICA_KEY"  # never an argument: those are seen by everybody in `ps`
 GRACE_S = 5.0  # for open streams, when asked to end
 BACKLOG = 256
+
+
+BLOCK_TOKENS = 16
+# Kept of ended requests in the model's cache. Here every used cell makes every step slower, though
+# nobody looks at it (8 streams: 24 ms a step beside none, 27 ms beside 2,048 tokens, 40 ms beside
+# 8,192), and blocks come back from ordinary memory within microseconds a token.
+IDLE_SHARE = 0.125
+N_ANCHORS = 64  # conversations whose last blocks may be in the model's cache at once
+MEGABYTE = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -43,12 +58,13 @@ class ReplicaSettings:
     port: int = 0  # 0: any free one; the first line on standard output says which
     threads: int = 0  # 0: all cores
     n_slots: int = 8  # the CPU's arithmetic is used up by eight streams; more only slow each other
-    n_parked: int = 24  # finished sequences kept for the next turn
     n_cache: int = 16_384  # tokens, of all sequences together
     n_queue: int = 64
-    host_bytes: int = 512_000_000  # of memory, for finished sequences that leave the cache
-    step_target_s: float = 0.1  # the longest a stream should wait for its next token
-    step_tokens: int | None = None  # instead of measuring it
+    host_bytes: int = 512 * MEGABYTE  # of memory, for what ended requests left
+    disk_bytes: int = 0  # of disk, for what that memory does not hold
+    disk_folder: Path | None = None  # where; the system's folder for temporary files if not given
+    step_target_s: float = 0.05  # the longest a stream should wait for its next token
+    batch_tokens: int = 256  # in one step at most; on a CPU nothing is gained above it
     key: str | None = None  # what clients must present
     parent_pid: int | None = None  # ends with this process
 
@@ -72,19 +88,37 @@ def run(settings: ReplicaSettings) -> int:
         log.error("%s can't be loaded: %s", settings.folder, error)
         log.error("delete that folder and fetch it again: tertulia models install")
         return 2
-    measured = settings.step_tokens or measure_step_tokens(model, settings.step_target_s)
-    step_tokens = max(measured, settings.n_slots)  # every stream moves in every step
+    cost, block_bytes = measure_step_cost(model, BLOCK_TOKENS)
+    bounds = _engine_settings(settings, model, block_bytes)
+    try:
+        spill = Spill(block_bytes, bounds.cache.n_disk, settings.disk_folder)
+    except OSError as error:
+        listener.close()
+        model.close()
+        log.error("there is no room for %d bytes of cache on disk: %s", settings.disk_bytes, error)
+        return 2
     log.info(
-        "%s is ready after %.1f s: %d tokens a step, %d slots, %d tokens of cache",
+        "%s is ready after %.1f s: %.1f ms a step and %.2f ms a token, %d slots, %d tokens of cache",
         description.served_id,
         time.perf_counter() - began_s,
-        step_tokens,
+        cost.fixed_s * 1000,
+        cost.token_s * 1000,
         settings.n_slots,
         model.limits.n_cache,
     )
     try:
-        return asyncio.run(_serve(settings, description, prompts, model, step_tokens, listener))
+        return uvloop.run(
+            _serve(
+                settings,
+                description,
+                prompts,
+                model,
+                lambda deliver: Engine(model, bounds, cost, spill, deliver),
+                listener,
+            )
+        )
     finally:
+        spill.close()
         model.close()
 
 
@@ -93,11 +127,11 @@ async def _serve(
     description: Description,
     prompts: ChatPrompts,
     model: LlamaModel,
-    step_tokens: int,
+    engine_for: Callable[[Callable[[list[Emission]], None]], Engine],
     listener: socket.socket,
 ) -> int:
     desk = Desk(asyncio.get_running_loop())
-    engine = Engine(model, _engine_settings(settings, step_tokens), desk.deliver)
+    engine = engine_for(desk.deliver)
     served = Served(
         description=description,
         model=model,
@@ -142,13 +176,21 @@ def _say_ready(listener: socket.socket) -> None:
     sys.stdout.flush()
 
 
-def _engine_settings(settings: ReplicaSettings, step_tokens: int) -> EngineSettings:
+def _engine_settings(
+    settings: ReplicaSettings, model: LlamaModel, block_bytes: int
+) -> EngineSettings:
+    n_blocks = model.limits.n_cache // BLOCK_TOKENS
     return EngineSettings(
-        settings.n_slots,
-        settings.n_queue,
-        step_tokens,
-        step_target_s=None if settings.step_tokens else settings.step_target_s,
-        host_bytes=settings.host_bytes,
+        steps=StepBounds(settings.n_slots, settings.step_target_s, n_batch=model.limits.n_batch),
+        cache=CacheLimits(
+            n_blocks,
+            BLOCK_TOKENS,
+            n_idle=int(n_blocks * IDLE_SHARE),
+            n_host=settings.host_bytes // block_bytes,
+            n_disk=settings.disk_bytes // block_bytes,
+        ),
+        n_anchors=N_ANCHORS,
+        n_queue=settings.n_queue,
     )
 
 
@@ -156,6 +198,6 @@ def _llama_settings(settings: ReplicaSettings) -> LlamaSettings:
     return LlamaSettings(
         threads=settings.threads or len(os.sched_getaffinity(0)),
         n_cache=settings.n_cache,
-        n_sequences=settings.n_slots + settings.n_parked,
-        n_batch=max(settings.step_tokens or LARGEST, settings.n_slots),
+        n_sequences=2 * settings.n_slots + N_ANCHORS,
+        n_batch=max(settings.batch_tokens, settings.n_slots),
     )

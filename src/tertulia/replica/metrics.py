@@ -48,9 +48,9 @@ class ReplicaMetrics:
         )
         self._registry.register(_EngineCollector(self._labels, counts))
 
-    def saw(self, emission: Emission, *, is_first: bool) -> None:
+    def saw(self, emission: Emission) -> None:
         if emission.tokens:
-            if is_first:
+            if emission.is_first:
                 self._first.observe(emission.since_arrival_s)
             else:
                 self._between.observe(emission.since_last_s)
@@ -78,13 +78,19 @@ class _EngineCollector:
 
     def collect(self) -> Iterator[Metric]:
         now = self._counts()
+        n_held = now.n_blocks - now.n_blocks_free - now.n_blocks_idle
         gauges = {
             "vllm:num_requests_running": ("Requests in the batch.", now.n_running),
             "vllm:num_requests_waiting": ("Requests without a slot.", now.n_waiting),
-            "vllm:kv_cache_usage_perc": ("Share of the cache in use, 1 is full.", now.cache_share),
-            "tertulia:kv_cache_parked_share": ("Share kept for reuse.", now.parked_share),
-            "tertulia:step_tokens": ("Tokens a step may hold.", now.step_tokens),
-            "tertulia:kv_host_bytes": ("Bytes of cache moved to memory.", now.n_host_bytes),
+            "vllm:kv_cache_usage_perc": (
+                "Share of the cache in use, 1 is full.",
+                n_held / now.n_blocks,
+            ),
+            "tertulia:kv_blocks_free": ("Blocks that hold nothing.", now.n_blocks_free),
+            "tertulia:kv_blocks_idle": ("Blocks kept for reuse.", now.n_blocks_idle),
+            "tertulia:kv_blocks_host": ("Blocks kept in ordinary memory.", now.n_blocks_host),
+            "tertulia:kv_blocks_disk": ("Blocks kept on disk.", now.n_blocks_disk),
+            "tertulia:step_tokens": ("Prompt tokens that fit into a step.", now.step_tokens),
         }
         for name, (meaning, value) in gauges.items():
             gauge = GaugeMetricFamily(name, meaning, labels=LABELS)
@@ -94,9 +100,9 @@ class _EngineCollector:
             "vllm:prompt_tokens": ("Prompt tokens admitted.", now.n_prompt_tokens),
             "vllm:prompt_tokens_cached": ("Prompt tokens not computed.", now.n_prefix_hits),
             "vllm:generation_tokens": ("Tokens generated.", now.n_generated_tokens),
-            "vllm:prefix_cache_queries": ("Tokens looked up.", now.n_prefix_queries),
+            "vllm:prefix_cache_queries": ("Tokens looked up.", now.n_prompt_tokens),
             "vllm:prefix_cache_hits": ("Tokens found.", now.n_prefix_hits),
-            "vllm:num_preemptions": ("Sequences put back.", now.n_put_back),
+            "vllm:num_preemptions": ("Sequences preempted.", now.n_preempted),
             "tertulia:engine_steps": ("Forward passes.", now.n_steps),
         }
         for name, (meaning, value) in totals.items():

@@ -8,10 +8,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 
-class NoRoom(RuntimeError):
-    """The batch does not fit into the cache; nothing has been changed."""
-
-
 class Cancelled(RuntimeError):
     """The decode was interrupted by `cancel`; what it had written must be cut again."""
 
@@ -22,7 +18,7 @@ class ModelLimits:
 
     window_tokens: int  # prompt and reply of one sequence
     n_cache: int  # tokens of all sequences together, shared ones counted once
-    n_sequences: int  # running and parked
+    n_sequences: int  # of running requests and of what is kept of ended ones
     n_batch: int  # tokens in one decode
     n_vocabulary: int  # ids from here on do not exist
 
@@ -51,9 +47,10 @@ class Model(Protocol):
     """A model with its cache. Promises:
 
     * `decode` evaluates all entries together, or raises and leaves the lengths known to the caller;
-    * `choose` depends only on its arguments and the logits: a sequence that is put back, or moved
+    * `choose` depends only on its arguments and the logits: a sequence that is preempted, or moved
       to another replica, goes on as if nothing had happened;
-    * `copy` shares cache tokens, it does not double them.
+    * `copy` shares cache tokens, it does not double them;
+    * positions `first` to `last` (not included) are whole blocks, except that `cut` may end anywhere.
     """
 
     @property
@@ -69,19 +66,20 @@ class Model(Protocol):
 
     def decode(self, entries: Sequence[Entry]) -> None: ...
 
-    def choose(self, row: int, choice: Choice, recent: Sequence[int], position: int) -> int:
-        """The token after the entry at `row` of the last batch."""
+    def choose(self, row: int, choice: Choice, tokens: Sequence[int], n_prompt: int) -> int:
+        """The token after the entry at `row` of the last batch; `tokens` are prompt and reply."""
 
-    def copy(self, source: int, target: int, n_tokens: int) -> None:
-        """Makes the first `n_tokens` of `source` the content of the empty `target`."""
+    def copy(self, source: int, target: int, first: int, last: int) -> None:
+        """Lets `target` hold these positions of `source` too; it holds all before them already."""
 
-    def cut(self, sequence: int, n_tokens: int) -> None:
-        """Forgets everything of `sequence` after its first `n_tokens`."""
+    def cut(self, sequence: int, first: int, last: int) -> None:
+        """The sequence holds these positions no longer."""
 
-    def save(self, sequence: int) -> bytes: ...
+    def save(self, sequence: int, first: int, last: int) -> bytes:
+        """The content of these positions; as many bytes for every block."""
 
     def restore(self, sequence: int, state: bytes) -> None:
-        """Makes what `save` gave the content of the empty `sequence`, or raises `NoRoom`."""
+        """Gives the sequence the positions that `save` returned; it holds all before them."""
 
     def cancel(self) -> None:
         """Ends a running decode early; the one call that another thread may make."""

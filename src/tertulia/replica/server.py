@@ -17,6 +17,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tertulia import __version__
+from tertulia.core.prefix import Owner
 from tertulia.core.types import PromptMessage
 from tertulia.replica.chat import ChatPrompts
 from tertulia.replica.description import Description
@@ -28,6 +29,7 @@ from tertulia.replica.dialect import (
     ChatMessage,
     CompletionBody,
     DetokenizeBody,
+    ForgetBody,
     SamplingBody,
     TokenizeBody,
     error_document,
@@ -66,6 +68,7 @@ def replica_app(served: Served, key: str | None) -> ASGIApp:
         _route("/tokenize", "POST", served, _tokenize),
         _route("/detokenize", "POST", served, _detokenize),
         _route("/inference/v1/abort_requests", "POST", served, _abort),
+        _route("/inference/v1/forget", "POST", served, _forget),
         _route("/v1/models", "GET", served, _models),
         _route("/health", "GET", served, _health),
         _route("/version", "GET", served, _version),
@@ -136,6 +139,16 @@ async def _abort(served: Served, request: Request) -> Response:
     return JSONResponse({"aborted": n_aborted})
 
 
+async def _forget(served: Served, request: Request) -> Response:
+    body = read_body(ForgetBody, await _body(request))
+    try:
+        reached = await served.desk.forget(served.engine, body.cache_salt, body.session_id)
+    except TimeoutError:
+        return _error("the engine does not answer", "internal_error", 504)
+    tiers = {"device": reached.n_device, "host": reached.n_host, "disk": reached.n_disk}
+    return JSONResponse({"forgotten_blocks": tiers})
+
+
 async def _models(served: Served, _request: Request) -> Response:
     card = {
         "id": served.description.served_id,
@@ -196,7 +209,7 @@ def _generation(
         stop=body.stops,
         ignore_end=body.ignore_eos,
         priority=body.priority,
-        salt=body.cache_salt,
+        owner=Owner(body.cache_salt, body.cache_shared_tokens, body.session_id),
     )
 
 

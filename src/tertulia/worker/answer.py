@@ -166,7 +166,7 @@ async def _speak_to_the_end(
             continue
         tries += 1
         before = pen.turn
-        request = _request(pen, served, prompt.ids, left, tries)
+        request = _request(pen, served, prompt, left, tries)
         if not await _note(desk, pen, choice, replica=replica, request_id=request.request_id):
             raise Superseded
         said_before = len(pen.ids)
@@ -206,17 +206,19 @@ def _met_its_stop(pen: Pen, vocabulary: Vocabulary) -> bool:
     return vocabulary.decode(pen.ids) != pen.text
 
 
-def _request(pen: Pen, served: str, prompt: TokenIds, left: int, tries: int) -> GenerateRequest:
+def _request(pen: Pen, served: str, prompt: Prompt, left: int, tries: int) -> GenerateRequest:
     turn = pen.turn
     return GenerateRequest(
         # Known before it is sent, and never used twice: epoch and try make it unique.
         request_id=f"{turn.reply_id}-{turn.epoch}-{tries}",
         model=served,
-        prompt=prompt + tuple(pen.ids),
+        prompt=prompt.ids + tuple(pen.ids),
         max_tokens=left,
         sampling=turn.sampling,
         priority=lane_of(turn.plan),
         cache_salt=turn.owner,
+        shared_tokens=prompt.shared_tokens,
+        session_id=turn.conversation_id,
     )
 
 

@@ -18,6 +18,7 @@ class Prompt:
 
     ids: TokenIds
     answer_tokens: int
+    shared_tokens: int = 0  # the first ones, which hold nothing of a person
     notices: tuple[str, ...] = ()
 
 
@@ -25,6 +26,7 @@ async def build_prompt(desk: WorkerDesk, turn: Turn, vocabulary: Vocabulary) -> 
     """The turn's prompt in this vocabulary, within the plan's and the model's window."""
     plan = desk.plans[turn.plan]
     window = plan.window_on(vocabulary.window)
+    shared_tokens = 0
     if turn.conversation_id is None:
         messages: tuple[PromptMessage, ...] = turn.prompt
         shortened = False
@@ -32,12 +34,13 @@ async def build_prompt(desk: WorkerDesk, turn: Turn, vocabulary: Vocabulary) -> 
         messages, shortened = await _kept_messages(
             desk, turn, vocabulary, room=window - plan.answer_tokens
         )
+        shared_tokens = _tokens_of_system(vocabulary, messages)
     ids = prompt_ids(vocabulary, messages)
     answer_tokens = min(turn.answer_tokens, window - len(ids))
     notices: tuple[str, ...] = ("context_shortened",) if shortened else ()
     if answer_tokens < turn.answer_tokens:
         notices += ("answer_capped",)
-    return Prompt(ids, answer_tokens, notices)
+    return Prompt(ids, answer_tokens, shared_tokens, notices)
 
 
 def prompt_ids(vocabulary: Vocabulary, messages: Sequence[PromptMessage]) -> TokenIds:
@@ -49,6 +52,17 @@ def prompt_ids(vocabulary: Vocabulary, messages: Sequence[PromptMessage]) -> Tok
         encode=vocabulary.encode,
         encode_control=vocabulary.encode_control,
     )
+
+
+def _tokens_of_system(vocabulary: Vocabulary, messages: Sequence[PromptMessage]) -> int:
+    """What the prompt's beginning takes, up to the end of the platform's own system message."""
+    assert messages[0].role == "system"
+    n_tokens = 0
+    for chunk in vocabulary.render(messages):
+        if chunk.kind == "text":
+            return n_tokens + len(vocabulary.encode(chunk.text))
+        n_tokens += len(vocabulary.encode_control(chunk.text))
+    return n_tokens
 
 
 async def _kept_messages(

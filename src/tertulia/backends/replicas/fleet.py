@@ -21,6 +21,8 @@ class ReplicaAddress:
 
     `trusted` skips the vocabulary check, for an engine that has no `/tokenize`; `priorities` says
     that it takes a request's priority, which vLLM refuses unless it was told to schedule by it.
+    `own_engine` says that it is Tertulia's: it keeps the system prompt once for all owners, and can
+    forget a conversation.
     """
 
     name: str
@@ -30,6 +32,7 @@ class ReplicaAddress:
     key: str | None = None
     trusted: bool = False
     priorities: bool = False
+    own_engine: bool = False
 
 
 @dataclass(frozen=True, slots=True)

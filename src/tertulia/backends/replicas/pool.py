@@ -139,7 +139,11 @@ class HttpReplicas:
             address = found.address
             connection.send(
                 request_bytes(
-                    urlsplit(address.url), address.key, request, priorities=address.priorities
+                    urlsplit(address.url),
+                    address.key,
+                    request,
+                    priorities=address.priorities,
+                    own_engine=address.own_engine,
                 )
             )
             generation = Generation(connection, pace_s=self._pace_s)

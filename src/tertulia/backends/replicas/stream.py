@@ -177,7 +177,12 @@ async def connect(url: SplitResult) -> Connection:
 
 
 def request_bytes(
-    url: SplitResult, key: str | None, request: GenerateRequest, *, priorities: bool
+    url: SplitResult,
+    key: str | None,
+    request: GenerateRequest,
+    *,
+    priorities: bool,
+    own_engine: bool,
 ) -> bytes:
     """The completion request as one HTTP message."""
     sampling = request.sampling
@@ -194,6 +199,10 @@ def request_bytes(
     }
     if priorities:
         body["priority"] = request.priority
+    if own_engine:
+        body["cache_shared_tokens"] = request.shared_tokens
+        if request.session_id is not None:
+            body["session_id"] = request.session_id
     if sampling.seed is not None:
         body["seed"] = sampling.seed
     payload = json.dumps(body, separators=(",", ":")).encode()
