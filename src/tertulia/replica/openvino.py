@@ -39,7 +39,12 @@ class OpenVinoModel:
         compiled = core.compile_model(
             graph,
             "CPU",
-            {"INFERENCE_NUM_THREADS": settings.threads, "PERFORMANCE_HINT": "LATENCY"},
+            {
+                "INFERENCE_NUM_THREADS": settings.threads,
+                "PERFORMANCE_HINT": "LATENCY",
+                # By channel, the default, a block's keys depend on what it held before a cut.
+                "KEY_CACHE_QUANT_MODE": "BY_TOKEN",
+            },
         )
         self._request = compiled.create_infer_request()
         n_blocks = -(-settings.n_cache // BLOCK)
