@@ -1,6 +1,7 @@
 """`python -m bench [NAME ...]`: runs the named measurements, one after another.
 
-Without a name it runs those that take no options. `engine`, `isolation` and `soak` do.
+Without a name it runs those that take no options. `engine`, `isolation`,
+`levers` and `soak` do.
 """
 
 from __future__ import annotations
@@ -8,13 +9,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from bench import isolation, soak, store, tokens
+from bench import isolation, levers, soak, store, tokens
 from bench.engine import run as engine
 
 MEASUREMENTS = {"tokens": tokens.main, "store": store.main}
 WITH_OPTIONS: dict[str, Callable[[list[str]], None]] = {
     "engine": engine.main,
     "isolation": isolation.main,
+    "levers": levers.main,
     "soak": soak.main,
 }
 
