@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from tertulia.core.blocks import Owner
 from tertulia.core.prefix import Forgotten
-from tertulia.replica.engine import EngineDead, QueueFull, TooLong
+from tertulia.replica.engine import TooLong
 from tertulia.replica.generation import Emission, Generation
+from tertulia.replica.inbox import EngineDead, QueueFull
 from tertulia.replica.model import Choice
 from tertulia.replica.thread import ComputeThread
 from tertulia.replica.tuning import measure_step_cost

@@ -27,6 +27,7 @@ from tertulia.replica.description import Description, DescriptionUnreadable, rea
 from tertulia.replica.desk import Desk
 from tertulia.replica.engine import Engine, EngineSettings
 from tertulia.replica.generation import Emission
+from tertulia.replica.inbox import QueueBounds
 from tertulia.replica.lifeline import die_with_parent
 from tertulia.replica.llama import LlamaModel, LlamaSettings
 from tertulia.replica.metrics import ReplicaMetrics
@@ -211,8 +212,7 @@ def _engine_settings(
             n_disk=settings.disk_bytes // block_bytes,
         ),
         n_anchors=N_ANCHORS,
-        n_queue=settings.n_queue,
-        n_queue_tokens=settings.n_queue_tokens,
+        queue=QueueBounds(settings.n_queue, settings.n_queue_tokens),
     )
 
 
