@@ -35,15 +35,11 @@ class EngineSettings:
     parked_share: float = 0.125
     host_bytes: int = 512_000_000  # of ordinary memory; a token of the small model takes 23 KB
     growth_tokens: int = 64  # room kept free for each newcomer's reply
-    n_queue_tokens: int | None = None  # of prompts not read yet; more of them are refused
+    n_queue_tokens: int = 2**63  # of prompts not read yet; more of them are refused
 
 
 class QueueFull(RuntimeError):
-    """As many sequences, or tokens of prompts, wait as are allowed to; `reason` is vLLM's name."""
-
-    def __init__(self, message: str, reason: str = "max_num_queued_reqs") -> None:
-        super().__init__(message)
-        self.reason = reason
+    """As many sequences, or tokens of prompts, wait as are allowed to; vLLM's word for which."""
 
 
 class TooLong(ValueError):
@@ -126,17 +122,16 @@ class Engine:
             # Those who will take a free slot at the next step are not a queue yet.
             n_free = max(0, self._settings.n_slots - len(self._running))
             if len(self._waiting) >= self._settings.n_queue + n_free:
-                raise QueueFull(f"{len(self._waiting)} requests are waiting")
-            n_unread = self._n_unread()
-            if n_unread >= (self._settings.n_queue_tokens or n_unread + 1):
-                raise QueueFull(f"{n_unread} prompt tokens are waiting", "max_num_queued_tokens")
+                raise QueueFull("max_num_queued_reqs")
+            if self._n_unread() >= self._settings.n_queue_tokens:
+                raise QueueFull("max_num_queued_tokens")
             self._waiting[sequence.key] = sequence
             self._wake.notify()
         return sequence.key
 
     def _n_unread(self) -> int:
         """Prompt tokens of those without a reply, whole prompts as vLLM counts them."""
-        known = (*self._waiting.values(), *tuple(self._running.values()))
+        known = [*self._waiting.values(), *self._running.values()]
         return sum(len(one.generation.prompt) for one in known if not one.n_output)
 
     def abort(self, wanted: Callable[[Generation], bool], left: Callable[[int], None]) -> None:

@@ -48,7 +48,7 @@ class ReplicaSettings:
     n_parked: int = 24  # finished sequences kept for the next turn
     n_cache: int = 16_384  # tokens, of all sequences together
     n_queue: int = 64
-    n_queue_tokens: int | None = None  # of prompts not read yet; more of them are refused
+    n_queue_tokens: int = 2**63  # of prompts not read yet; more of them are refused
     stream_interval: int = 1  # tokens in one chunk of a stream, but for the first and the last
     host_bytes: int = 512_000_000  # of memory, for finished sequences that leave the cache
     step_target_s: float = 0.1  # the longest a stream should wait for its next token
