@@ -13,7 +13,7 @@ import xllamacpp
 def main(path: str) -> None:
     params = xllamacpp.CommonParams()
     params.model.path = path
-    params.hostname = "127.0.0.1"
+    params.hostnames = ["127.0.0.1"]
     params.port = 0
     params.n_ctx = 4096
     params.n_parallel = 4
