@@ -125,7 +125,7 @@ def engine_over(
     deliver: Callable[[list[Emission]], None],
     n_slots: int = 4,
     n_queue: int = 64,
-    n_queue_tokens: int | None = None,
+    n_queue_tokens: int = 2**63,
     n_anchors: int = 4,
     **tiers: int,
 ) -> Engine:

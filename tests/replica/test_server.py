@@ -258,7 +258,7 @@ def test_a_reply_whose_reader_left_is_counted_and_its_use_is_kept(replica: Repli
 
     before = aborted()
     with _opened(replica, [504, 253], "left-alone") as answer:
-        first_tokens(answer, 3)
+        first_tokens(answer, 3)  # and the stream is closed, as nobody keeps it
     replica.wait_for(lambda: aborted() == before + 1)
     used = replica.client.get("/inference/v1/usage?request_id=cmpl-left-alone").json()["requests"]
     assert [(use["request_id"], use["finish"]) for use in used] == [("left-alone", "abort")]
@@ -275,10 +275,11 @@ def test_the_usage_log_says_what_is_running_and_what_came_after(replica: Replica
     usage = (done["prompt_tokens"], done["completion_tokens"], done["finish"])
     assert usage == (2, 3, "length")
     with _opened(replica, [504, 253], "under-way") as answer:
-        first_tokens(answer, 2)
+        kept = first_tokens(answer, 2)
         running = listed(after=done["number"])
         assert [(use["request_id"], use["finish"]) for use in running] == [("under-way", None)]
         assert [use["request_id"] for use in listed(limit=1)] != ["under-way"]  # the oldest
+        assert any(next(kept) for _ in range(3))  # it is still open
     replica.wait_for(lambda: replica.idle)
     assert listed(after=running[0]["number"])[0]["finish"] == "abort"
 

@@ -29,7 +29,7 @@ class QueueBounds:
     """How much may wait."""
 
     n_requests: int  # beside those that find a free slot
-    n_tokens: int | None = None  # of prompts that nobody has begun to read
+    n_tokens: int = 2**63  # of prompts that nobody has begun to read
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,6 @@ class Inbox:
     def put(self, request: Request, n_waiting: int, n_free: int) -> None:
         """Adds a request to `n_waiting` that were taken before, of whom `n_free` find a slot."""
         n_prompt = len(request.generation.prompt)
-        most = self._bounds.n_tokens
         with self._changed:
             if self._is_closed:
                 raise EngineDead("the engine has stopped")
@@ -64,7 +63,7 @@ class Inbox:
             if n_waiting >= self._bounds.n_requests + n_free:
                 raise QueueFull(f"{n_waiting} requests are waiting", "max_num_queued_reqs")
             # One prompt alone is never refused, or it could never be served.
-            if most is not None and self._n_tokens and self._n_tokens + n_prompt > most:
+            if self._n_tokens and self._n_tokens + n_prompt > self._bounds.n_tokens:
                 raise QueueFull(
                     f"{self._n_tokens} prompt tokens are waiting", "max_num_queued_tokens"
                 )

@@ -65,7 +65,7 @@ class ReplicaSettings:
     n_slots: int = 8  # the CPU's arithmetic is used up by eight streams; more only slow each other
     n_cache: int = 16_384  # tokens, of all sequences together
     n_queue: int = 64
-    n_queue_tokens: int | None = None  # of prompts not read yet; more of them are refused
+    n_queue_tokens: int = 2**63  # of prompts not read yet; more of them are refused
     stream_interval: int = 1  # tokens in one chunk of a stream, but for the first and the last
     host_bytes: int = 512 * MEGABYTE  # of memory, for what ended requests left
     disk_bytes: int = 0  # of disk, for what that memory does not hold
