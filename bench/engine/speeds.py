@@ -16,7 +16,6 @@ PROMPT_TOKENS = 1000  # of the prefill figure
 START_TOKENS = 4  # of each decoding stream's prompt: nothing to speak of
 LONGEST_REPLY = 480  # more than one stream writes in the time; 32 of them fit our cache
 FEWEST_STEPS = 4  # in the time, or the figure would be chance
-LOOK_S = 0.1
 WIDTHS = (1, 4, 8, 16, 32)  # streams at once
 
 
@@ -57,11 +56,11 @@ async def _decode(engine: Engine, words: Words, n_streams: int, window_s: float)
     ]
     try:
         async with asyncio.timeout(ANSWER_S):
-            await asyncio.gather(*(stream.first for stream in streams))
-            fewest = max(len(stream.answer.token_s) for stream in streams) + FEWEST_STEPS
-            await asyncio.sleep(window_s)
-            while max(len(stream.answer.token_s) for stream in streams) < fewest:
-                await asyncio.sleep(LOOK_S)  # a machine that is busy elsewhere
+            await asyncio.gather(*(stream.reached(1) for stream in streams))
+            # However busy the machine is elsewhere: from no steps nothing can be reckoned.
+            last = streams[-1]
+            enough = last.reached(len(last.answer.token_s) + FEWEST_STEPS)
+            await asyncio.gather(enough, asyncio.sleep(window_s))
     finally:
         for stream in streams:
             stream.close()
