@@ -220,6 +220,46 @@ def test_emoji_come_out_whole_and_their_first_tokens_with_empty_text(replica: Re
     assert any(choice["text"] == "" and choice["token_ids"] for choice in seen)
 
 
+def test_the_shared_beginning_is_cached_once_for_all_salts(replica: Replica) -> None:
+    prompt = list(range(2000, 2120))
+    cached = []
+    for salt in ("ada", "bob", "ada"):
+        fields = {"cache_salt": salt, "cache_shared_tokens": 70}
+        usage = replica.complete(prompt, max_tokens=1, **fields)["usage"]
+        cached.append(usage["prompt_tokens_details"]["cached_tokens"])
+    assert cached == [0, 64, 112]
+
+
+def test_more_shared_tokens_than_the_prompt_has_are_refused(replica: Replica) -> None:
+    body = {"prompt": [1, 2, 3], "cache_shared_tokens": 4}
+    answer = replica.client.post("/v1/completions", json=body)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "cache_shared_tokens"
+
+
+def test_what_was_forgotten_is_computed_again_and_the_answer_says_how_much_it_was(
+    replica: Replica,
+) -> None:
+    def cached(salt: str, session: str) -> int:
+        fields = {"cache_salt": salt, "session_id": session, "max_tokens": 1}
+        usage = replica.complete([{"one": 7, "two": 8}[session]] * 60, **fields)["usage"]
+        return int(usage["prompt_tokens_details"]["cached_tokens"])
+
+    def forget(**body: str) -> int:
+        answer = replica.client.post("/inference/v1/forget", json=body)
+        assert answer.status_code == 200, answer.text
+        return sum(answer.json()["forgotten_blocks"].values())
+
+    for salt in ("eve", "dan"):
+        assert [cached(salt, "one"), cached(salt, "two")] == [0, 0]
+    assert forget(cache_salt="eve", session_id="one") == 3
+    assert [cached("eve", "one"), cached("eve", "two"), cached("dan", "one")] == [0, 48, 48]
+    assert forget(cache_salt="eve") == 6
+    assert forget(cache_salt="eve") == 0
+    assert cached("dan", "two") == 48
+    assert replica.client.post("/inference/v1/forget", json={}).status_code == 400
+
+
 def test_the_next_turn_reuses_the_prefix_only_under_the_same_salt(replica: Replica) -> None:
     prompt = list(range(1000, 1120))
     cached = []
