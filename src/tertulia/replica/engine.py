@@ -160,6 +160,7 @@ class Engine:
             n_running=len(self._scheduler.running),
             n_waiting=self._inbox.n_requests + len(self._scheduler.waiting),
             n_blocks=cache.limits.n_blocks,
+            block_tokens=cache.limits.block_tokens,
             n_blocks_free=cache.n_free,
             n_blocks_idle=cache.n_idle,
             n_blocks_host=cache.n_host,
@@ -243,6 +244,7 @@ class Engine:
         if not request.sequence.n_preempted:
             self._n_prompt += len(request.generation.prompt)
             self._inbox.begun(request)
+            request.queued_s = self._clock() - request.arrived_s
 
     def _leave(self, request: Request) -> None:
         """Its place is free at once; what it computed is kept while there is room."""
@@ -348,4 +350,5 @@ class Engine:
             since_arrival_s=now_s - request.arrived_s,
             since_last_s=since_last_s,
             is_first=bool(tokens) and request.n_output == 1,
+            queued_s=request.queued_s,
         )
