@@ -216,7 +216,9 @@ def huge(bench: Bench, peers: Iterable[Settings]) -> Report:
 
     contestants = {"ours": ours(n_slots=16)}
     if bench.effort.is_whole:
-        unchunked = ours(n_slots=16, step_tokens=UNCHUNKED_TOKENS)
+        unchunked = ours(
+            n_slots=16, batch_tokens=UNCHUNKED_TOKENS, step_target_s=600.0, mixes_all=True
+        )
         contestants["ours, whole prompts in a step"] = unchunked
     contestants |= {f"llama-server, n_batch={one['n_batch']}": peer(one) for one in peers}
     found = {name: bench.on(contestant, measure) for name, contestant in contestants.items()}
