@@ -1,7 +1,8 @@
 """The engine's logic over a fake model: joining, leaving, reuse and a full cache change no text."""
 
 import random
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -9,15 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tertulia.core.blocks import Owner
+from tertulia.core.costs import StepCost
 from tertulia.core.prefix import Forgotten
 from tertulia.replica.engine import TooLong
 from tertulia.replica.generation import Emission, Generation
 from tertulia.replica.inbox import EngineDead, QueueFull
-from tertulia.replica.model import Choice
+from tertulia.replica.model import Cancelled, Choice
 from tertulia.replica.thread import ComputeThread
 from tertulia.replica.tuning import measure_step_cost
 from tests.replica.cancels import cancel_at_random
-from tests.replica.fake_model import END, STATE_BYTES, FakeModel, engine_over, hashed
+from tests.replica.fake_model import END, STATE_BYTES, TOKEN_S, FakeModel, engine_over, hashed
 
 GREEDY = Choice(temperature=0, top_p=1, repetition_penalty=1, seed=0)
 
@@ -390,10 +392,73 @@ def test_a_dead_step_thread_ends_every_reply_and_refuses_new_ones() -> None:
         bench.ask("b")
 
 
-def test_stopping_ends_the_thread_and_what_it_ran() -> None:
+class Planted:
+    """A constraint whose request the engine dies of."""
+
+    def biases(self, _reply: Sequence[int]) -> list[tuple[int, float]]:
+        raise MemoryError("planted")
+
+
+def test_who_ended_in_the_step_that_died_is_told_so() -> None:
     bench = Bench(FakeModel())
+    bench.ask("gone", 50)
+    bench.engine.step()
+    bench.engine.abort(named("gone"), lambda _n: None)
+    whole = bench.ask("whole", 1)
+    choice = Choice(temperature=0, top_p=1, repetition_penalty=1, seed=0, constraint=Planted())
+    broken = bench.ask("fatal", 5, choice=choice)
     bench.engine.start(ComputeThread(), lambda _error: None)
+    assert bench.engine._ended is not None
+    bench.engine._ended.result(10)
+    assert [bench.finish(key) for key in (0, whole, broken)] == ["abort", "length", "error"]
+
+
+class Endless(FakeModel):
+    """Its second token comes only when the decode is interrupted."""
+
+    def __init__(self) -> None:
+        super().__init__(self._second)
+        self.is_decoding, self.is_cancelled = threading.Event(), threading.Event()
+
+    def _second(self, tokens: list[int]) -> int:
+        if len(tokens) > 1:
+            self.is_decoding.set()
+            assert self.is_cancelled.wait(10)
+            raise Cancelled("as asked")
+        return hashed(tokens)
+
+    def cancel(self) -> None:
+        self.is_cancelled.set()
+
+
+def test_stopping_ends_the_thread_and_what_it_ran_in_the_middle_of_a_step() -> None:
+    model, deaths = Endless(), list[BaseException]()
+    bench = Bench(model)
+    key = bench.ask("a", 50)
+    bench.engine.start(ComputeThread(), deaths.append)
+    assert model.is_decoding.wait(10)
     assert bench.engine.stop(10)
+    assert (len(bench.said[key]), bench.finish(key), deaths) == (2, "abort", [])
+
+
+def test_tokens_are_handed_on_every_40_ms_but_the_first_and_the_last_at_once() -> None:
+    bench, moments = Bench(FakeModel()), []
+    key = bench.ask("a", 100)
+    n_said = 0
+    while bench.engine.counts().n_waiting + bench.engine.counts().n_running:
+        bench.engine.step()
+        if len(bench.said.get(key, ())) > n_said:
+            n_said = len(bench.said[key])
+            moments.append(n_said)
+    # A token takes this model one millisecond.
+    assert moments == [1, 41, 81, 100]
+
+
+def test_the_tokens_a_step_has_time_for_follow_the_machine() -> None:
+    bench = Bench(FakeModel())
+    # Of 16.5 ms the step alone takes 2 · 2, a token 2 · 1.
+    bench.engine._scheduler.cost = StepCost(2 * TOKEN_S, TOKEN_S, scale=2)
+    assert bench.engine.counts().step_tokens == 6
 
 
 @settings(max_examples=60, deadline=None)

@@ -6,7 +6,7 @@ It must never decide what goes into a step; it only answers how long that would 
 from dataclasses import dataclass, replace
 
 WEIGHT = 0.1  # of each new measurement: one odd step must not matter, twenty of them must
-ODD = 4.0  # a step that lasts this many times as long as predicted says nothing about the next one
+ODD = 4.0  # no step counts as more times as long, or as short, as predicted: it may be a hiccup
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,5 @@ class StepCost:
 
     def observed(self, work: Work, took_s: float) -> "StepCost":
         """The formula after a step of that work took so long."""
-        ratio = took_s / self.seconds(work)
-        if not 1 / ODD < ratio < ODD:
-            ratio = min(max(ratio, 1 / ODD), ODD)
+        ratio = min(max(took_s / self.seconds(work), 1 / ODD), ODD)
         return replace(self, scale=self.scale * (1 - WEIGHT + WEIGHT * ratio))

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 
-from tertulia.core.costs import StepCost
+from tertulia.core.costs import StepCost, Work
 from tertulia.core.prefix import CacheLimits, Forgotten, PrefixCache
 from tertulia.core.steps import Sequence, Step, StepBounds, StepScheduler
 from tertulia.replica.cells import Cells
@@ -79,6 +79,7 @@ class Engine:
         self._cells = Cells(model, limits.block_tokens, settings.n_anchors, spill)
         self._n_prompt = self._n_generated = self._n_hits = 0
         self._n_preempted = self._n_steps = 0
+        # At once and in one place, or a step that fails would lose what it had said.
         self._said: list[Emission] = []
         self._handed_on_s = 0.0
         self._step_began_s: float | None = None
@@ -126,13 +127,12 @@ class Engine:
     def abort(self, wanted: Callable[[Generation], bool], left: Callable[[int], None]) -> None:
         """Ends every request, waiting or running, that is wanted, before the next step.
 
-        `left` is called in the step thread with their number, once their blocks are free.
+        `left` is called in the step thread with their number, once their blocks are free; at once
+        if the engine has ended.
         """
 
-        def act(emissions: list[Emission]) -> None:
-            ended = self._end_wanted(wanted)
-            emissions += ended
-            left(len(ended))
+        def act() -> None:
+            left(self._end_wanted(wanted))
 
         self._inbox.ask(act, lambda: left(0))
 
@@ -141,14 +141,15 @@ class Engine:
     ) -> None:
         """Ends what runs for an owner, or in one conversation, and drops what the cache kept of it.
 
-        `forgotten` is called in the step thread when no tier holds any of it.
+        `forgotten` is called in the step thread when no tier holds any of it; at once if the engine
+        has ended.
         """
 
         def is_theirs(asked: Generation) -> bool:
             return asked.owner.salt == salt and session in (None, asked.owner.session)
 
-        def act(emissions: list[Emission]) -> None:
-            emissions += self._end_wanted(is_theirs)
+        def act() -> None:
+            self._end_wanted(is_theirs)
             reached = self._scheduler.cache.forget(salt, session)
             self._cells.apply(self._scheduler.cache.moves())
             forgotten(reached)
@@ -171,7 +172,9 @@ class Engine:
             n_prefix_hits=self._n_hits,
             n_preempted=self._n_preempted,
             n_steps=self._n_steps,
-            step_tokens=cost.tokens_within(self._settings.steps.target_s - cost.fixed_s, 0, 0),
+            step_tokens=cost.tokens_within(
+                self._settings.steps.target_s - cost.seconds(Work()), 0, 0
+            ),
         )
 
     def stop(self, wait_s: float) -> bool:
@@ -184,7 +187,7 @@ class Engine:
 
     def step(self) -> bool:
         """One step; false when there was nothing to do. Only the step thread calls it."""
-        emissions = self._heed()
+        self._heed()
         step = self._scheduler.next_step()
         for key in step.preempted:
             self._cells.end(key)
@@ -194,8 +197,8 @@ class Engine:
         self._keep_few_anchors()
         if step.batch:
             self._compute(step)
-            emissions += self._chosen(step)
-        self._hand_on(emissions)
+            self._choose_next(step)
+        self._hand_on()
         self._n_preempted += len(step.preempted)
         return bool(step.batch or step.moves)
 
@@ -222,22 +225,21 @@ class Engine:
         if error is not None:
             self._on_death(error)
 
-    def _heed(self) -> list[Emission]:
+    def _heed(self) -> None:
         """Takes in who has arrived, then does what was asked meanwhile."""
         arrived, asked = self._inbox.take()
         for request in arrived:
             self._requests[request.sequence.key] = request
             self._scheduler.add(request.sequence)
-        emissions: list[Emission] = []
         for act in asked:
-            act(emissions)
-        return emissions
+            act()
 
-    def _end_wanted(self, wanted: Callable[[Generation], bool]) -> list[Emission]:
+    def _end_wanted(self, wanted: Callable[[Generation], bool]) -> int:
         gone = [one for one in self._requests.values() if wanted(one.generation)]
         for request in gone:
             self._leave(request)
-        return [self._emission(request, (), "", "abort") for request in gone]
+            self._said.append(self._emission(request, (), "", "abort"))
+        return len(gone)
 
     def _begin(self, key: int) -> None:
         request = self._requests[key]
@@ -280,15 +282,13 @@ class Engine:
         self._scheduler.computed(step, self._clock() - began_s)
         self._n_steps += 1
 
-    def _chosen(self, step: Step) -> list[Emission]:
-        emissions = []
+    def _choose_next(self, step: Step) -> None:
         row = -1
         for chunk in step.batch:
             row += chunk.n_tokens
             request = self._requests[chunk.key]
             if request.sequence.n_left == 0:
-                emissions.append(self._choose(request, row))
-        return emissions
+                self._said.append(self._choose(request, row))
 
     def _choose(self, request: Request, row: int) -> Emission:
         generation, sequence = request.generation, request.sequence
@@ -321,10 +321,9 @@ class Engine:
             self._leave(request)
         return self._emission(request, (token,), text, finish, stop_string)
 
-    def _hand_on(self, emissions: list[Emission]) -> None:
-        self._said += emissions
+    def _hand_on(self) -> None:
         now_s = self._clock()
-        is_urgent = any(one.is_first or one.finish is not None for one in emissions)
+        is_urgent = any(one.is_first or one.finish is not None for one in self._said)
         if self._said and (is_urgent or now_s - self._handed_on_s >= HAND_ON_S):
             said, self._said = self._said, []
             self._handed_on_s = now_s

@@ -63,7 +63,7 @@ class EngineCounts:
     n_prefix_hits: int  # prompt tokens found
     n_preempted: int
     n_steps: int
-    step_tokens: int  # prompt tokens that fit into a step when nobody decodes
+    step_tokens: int  # prompt tokens that a step of the target's length has time for
 
 
 @dataclass(eq=False)

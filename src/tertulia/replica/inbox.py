@@ -7,9 +7,9 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tertulia.replica.generation import Emission, Request
+from tertulia.replica.generation import Request
 
-Act = Callable[[list[Emission]], None]  # done between two steps; adds what it has to say
+Act = Callable[[], None]  # done between two steps
 
 
 class QueueFull(RuntimeError):

@@ -99,7 +99,7 @@ class _EngineCollector:
             "tertulia:kv_blocks_idle": ("Blocks kept for reuse.", now.n_blocks_idle),
             "tertulia:kv_blocks_host": ("Blocks kept in ordinary memory.", now.n_blocks_host),
             "tertulia:kv_blocks_disk": ("Blocks kept on disk.", now.n_blocks_disk),
-            "tertulia:step_tokens": ("Prompt tokens that fit into a step.", now.step_tokens),
+            "tertulia:step_tokens": ("Prompt tokens for a step of the target.", now.step_tokens),
         }
         yield self._cache(now)
         for name, (meaning, value) in gauges.items():
