@@ -56,6 +56,12 @@ def test_equal_text_under_two_owners_has_two_names() -> None:
     assert block_name(b"", [1, 2], Owner(""), 0) != block_name(b"", [1, 2], Owner(None), 0)
 
 
+def test_a_salt_that_looks_like_a_name_does_not_lead_into_another_owners_text() -> None:
+    before = b"\2" + b"x" * 31
+    owned = block_name(before, [1, 2], Owner("ada"), 1)
+    assert block_name(b"", [1, 2], Owner("x" * 31 + "\2ada"), 0) != owned
+
+
 def test_what_somebody_without_a_salt_wrote_is_not_taken_for_the_shared_beginning() -> None:
     assert block_name(b"", [1, 2], Owner(), 0) != block_name(b"", [1, 2], Owner(n_shared=2), 0)
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Literal
 
+NAME_BYTES = 32  # of a hash that nobody finds a second text for
+
 
 @dataclass(frozen=True)
 class Owner:
@@ -24,11 +26,14 @@ class Owner:
 
 
 def block_name(before: bytes, tokens: Sequence[int], owner: Owner, number: int) -> bytes:
-    """The name of block `number`; `before` is the name of the one before it, or empty."""
+    """The name of block `number`; `before` is the name of the one before it, or empty.
+
+    What is hashed can be read in one way only: a name, a mark with a salt or none, the tokens.
+    """
     is_shared = (number + 1) * len(tokens) <= owner.n_shared
     # The shared part, whoever gives no salt, and each salt are owners of their own.
     whose = b"\0" if is_shared else b"\1" if owner.salt is None else b"\2" + owner.salt.encode()
-    digest = blake2b(before + whose, digest_size=32)
+    digest = blake2b(before.ljust(NAME_BYTES, b"\0") + whose, digest_size=NAME_BYTES)
     digest.update(array("I", tokens).tobytes())
     return digest.digest()
 
