@@ -9,12 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tertulia.config import MOST_SLOTS
 from tertulia.core.blocks import Owner
 from tertulia.core.costs import StepCost
 from tertulia.core.prefix import Forgotten
 from tertulia.replica.engine import TooLong
 from tertulia.replica.generation import Emission, Generation
 from tertulia.replica.inbox import EngineDead, QueueFull
+from tertulia.replica.llama import BELOW_TILES
+from tertulia.replica.main import N_ANCHORS
 from tertulia.replica.model import Cancelled, Choice
 from tertulia.replica.thread import ComputeThread
 from tertulia.replica.tuning import measure_step_cost
@@ -511,6 +514,12 @@ def test_random_lives_leave_the_cache_as_counted_and_every_text_right(seed: int)
         bench.engine.forget(salt, None, nothing)
     bench.engine.step()
     assert bench.model.n_used == 4 * bench.engine.counts().n_blocks_idle <= 12
+
+
+def test_an_engine_opens_with_as_many_slots_as_the_settings_allow() -> None:
+    assert MOST_SLOTS <= BELOW_TILES  # every stream is in every pass
+    llamas_own_limit = 256  # of sequences in one context; one more than ours is the spare
+    assert 2 * MOST_SLOTS + N_ANCHORS + 1 <= llamas_own_limit
 
 
 def test_thousands_of_random_cancels_leave_nothing_behind() -> None:
