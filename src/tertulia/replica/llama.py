@@ -1,6 +1,7 @@
 """The model behind the embedded engine: llama.cpp, one object that owns all native parts.
 
-It must be used by one thread, in a process of its own: the library aborts when it is misused.
+It must have a process of its own, as the library aborts when it is misused; only the vocabulary and
+`cancel` may be used outside the compute thread.
 """
 
 import importlib
@@ -16,9 +17,7 @@ from tertulia.replica.model import Cancelled, Choice, Entry, ModelLimits
 
 RECENT_TOKENS = 64  # what the repetition penalty looks back on, llama.cpp's own default
 LOOK_BACK_TOKENS = 256  # where they are looked for, as control tokens do not count
-CELLS = (
-    256  # llama.cpp rounds a cache up to this many tokens; asking for a multiple keeps counts true
-)
+CELLS = 256  # llama.cpp rounds a cache up to a multiple; asking for one keeps our counts true
 # From 64 tokens on attention is computed in tiles: quicker for one sequence, and up to three times
 # as slow for several, as a tile is computed for all of them when one attends to it.
 BELOW_TILES = 63

@@ -11,6 +11,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,9 +44,7 @@ log = logging.getLogger("tertulia.replica")
 KEY_VARIABLE = "TERTULIA_REPLICA_KEY"  # never an argument: those are seen by everybody in `ps`
 GRACE_S = 5.0  # for open streams, when asked to end
 BACKLOG = 256
-
-
-BLOCK_TOKENS = 16
+BLOCK_TOKENS = 16  # as in vLLM; what a conversation has beyond whole blocks is computed again
 # Kept of ended requests in the model's cache. Here every used cell makes every step slower, though
 # nobody looks at it (8 streams: 24 ms a step beside none, 27 ms beside 2,048 tokens, 40 ms beside
 # 8,192), and blocks come back from ordinary memory within microseconds a token.
@@ -106,7 +105,7 @@ def run(settings: ReplicaSettings) -> int:
         spill = Spill(block_bytes, bounds.cache.n_disk, settings.disk_folder)
     except OSError as error:
         listener.close()
-        model.close()
+        thread.do(model.close).result()
         log.error("there is no room for %d bytes of cache on disk: %s", settings.disk_bytes, error)
         return 2
     log.info(
@@ -131,8 +130,11 @@ def run(settings: ReplicaSettings) -> int:
             )
         )
     finally:
-        spill.close()
-        model.close()
+        # In the thread that used them. One that is stuck is left to the end of the process: what it
+        # computes with must not be closed under it.
+        with suppress(TimeoutError):
+            thread.do(model.close).result(GRACE_S)
+            thread.do(spill.close).result(GRACE_S)
 
 
 async def _serve(

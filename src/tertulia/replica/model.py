@@ -1,6 +1,7 @@
 """The few calls the step loop needs from a model, and the values that pass through them.
 
-Nothing here computes; an implementation is used by one thread only, `cancel` excepted.
+Nothing here computes. One thread does everything that touches the cache; the vocabulary (`limits`,
+`encode`, `piece`, `is_end`) and `cancel` are for all.
 """
 
 from collections.abc import Sequence
@@ -106,6 +107,6 @@ class Model(Protocol):
         """Gives the sequence the positions that `save` returned; it holds all before them."""
 
     def cancel(self) -> None:
-        """Ends a running decode early; the one call that another thread may make."""
+        """Ends a running decode early; called by another thread."""
 
     def close(self) -> None: ...

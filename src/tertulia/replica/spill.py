@@ -25,7 +25,11 @@ class Spill:
         if n_slots:
             self._file, path = tempfile.mkstemp(prefix="tertulia-kv-", dir=folder)
             os.unlink(path)
-            os.posix_fallocate(self._file, 0, n_slots * block_bytes)
+            try:
+                os.posix_fallocate(self._file, 0, n_slots * block_bytes)
+            except OSError:
+                self.close()
+                raise
 
     def keep(self, name: bytes, state: bytes) -> None:
         """Takes a block into memory."""
