@@ -518,8 +518,8 @@ def test_random_lives_leave_the_cache_as_counted_and_every_text_right(seed: int)
 
 def test_an_engine_opens_with_as_many_slots_as_the_settings_allow() -> None:
     assert MOST_SLOTS <= BELOW_TILES  # every stream is in every pass
-    llamas_own_limit = 256  # of sequences in one context; one more than ours is the spare
-    assert 2 * MOST_SLOTS + N_ANCHORS + 1 <= llamas_own_limit
+    n_sequences = 2 * MOST_SLOTS + N_ANCHORS + 1  # the last one is the spare
+    assert n_sequences <= 256  # llama.cpp's own limit for a context
 
 
 def test_thousands_of_random_cancels_leave_nothing_behind() -> None:
