@@ -127,7 +127,7 @@ def _options(given: list[str]) -> Options:
 def _bench(model: str, options: Options) -> Bench:
     folder = MODELS / model
     if not (folder / "model.gguf").is_file():
-        raise SystemExit(f"{folder} is not installed: tertulia models install {model}")
+        raise SystemExit(f"{folder} is not installed: tertulia models pull {model}")
     effort = (QUICK if options.is_quick else WHOLE)[model]
     return Bench(folder, words_of(folder), options.threads, effort)
 

@@ -26,13 +26,13 @@ VLLM_URL = "TERTULIA_CONTRACT_VLLM"
 def small_folder() -> Path:
     folder = models_dir() / "small"
     if not (folder / "model.json").is_file():
-        pytest.skip(f"the small model is not installed in {folder}: tertulia models install small")
+        pytest.skip(f"the small model is not installed in {folder}: tertulia models pull small")
     return folder
 
 
 @pytest.fixture(scope="session")
 def tertulia(small_folder: Path) -> Iterator[Engine]:
-    replica = start_replica(small_folder, n_slots=4, step_tokens=32)
+    replica = start_replica(small_folder, n_slots=4, batch_tokens=32)
     url = f"http://127.0.0.1:{replica.port}"
     yield Engine("tertulia", url, "smollm2-135m-instruct")
     end_replica(replica)
