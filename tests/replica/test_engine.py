@@ -20,7 +20,7 @@ from tertulia.replica.llama import BELOW_TILES
 from tertulia.replica.main import N_ANCHORS
 from tertulia.replica.model import Cancelled, Choice
 from tertulia.replica.thread import ComputeThread
-from tertulia.replica.tuning import measure_step_cost
+from tertulia.replica.tuning import SKIPPED, measure_step_cost
 from tests.replica.cancels import cancel_at_random
 from tests.replica.fake_model import END, STATE_BYTES, TOKEN_S, FakeModel, engine_over, hashed
 
@@ -125,7 +125,8 @@ def test_the_cost_comes_from_the_fastest_of_a_few_steps_and_leaves_the_cache_emp
     cost, block_bytes = measure_step_cost(model, 4, lambda: next(moments))
     assert cost.token_s == pytest.approx(0.01)
     assert cost.fixed_s == pytest.approx(0.03)
-    assert cost.scanned_s == pytest.approx(0.08 / 32 / 256)
+    assert cost.attended_s + cost.scanned_s == pytest.approx(0.08 / 32 / 256)
+    assert cost.scanned_s == pytest.approx(SKIPPED * cost.attended_s)
     assert block_bytes == STATE_BYTES
     assert model.n_used == 0
 
@@ -134,7 +135,7 @@ def test_an_odd_measurement_never_makes_a_step_free() -> None:
     seconds = iter(range(100, 0, -1))
     cost, _ = measure_step_cost(FakeModel(), 4, lambda: float(next(seconds)))
     assert min(cost.fixed_s, cost.token_s) > 0
-    assert cost.scanned_s >= 0
+    assert min(cost.attended_s, cost.scanned_s) >= 0
 
 
 def test_prompts_that_wait_to_be_read_are_refused_beyond_their_number_of_tokens() -> None:

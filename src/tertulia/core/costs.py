@@ -1,4 +1,4 @@
-"""What a step of the engine takes, by a formula whose coefficients are measured, never assumed.
+"""What a step of the engine takes, by a formula whose coefficients are measured on the machine.
 
 It must never decide what goes into a step; it only answers how long that would last.
 """
