@@ -60,9 +60,10 @@ def test_presence_and_frequency_look_at_the_reply_alone(replica: Replica, penalt
 
 
 def test_repetition_looks_at_the_prompt_as_well(replica: Replica) -> None:
-    first = ids(replica)[0]
+    prompt = 6 * PROMPT
+    first = ids(replica, prompt)[0]
     assert first in PROMPT
-    assert ids(replica, repetition_penalty=2.0)[0] != first
+    assert ids(replica, prompt, repetition_penalty=2.0)[0] != first
 
 
 def test_a_loop_is_ended_where_the_request_or_the_model_asks(replica: Replica) -> None:

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from tertulia.replica.dialect import REFUSED
-from tests.replica.conftest import END_S, Replica, end_replica, start_replica
+from tests.replica.conftest import ARITHMETIC, END_S, Replica, end_replica, start_replica
 
 pytestmark = [pytest.mark.model, pytest.mark.processes]
 
@@ -185,6 +185,10 @@ def test_continuing_from_prompt_and_sent_ids_goes_on_with_the_same_ids(replica: 
     assert rest == whole[10:]
 
 
+@pytest.mark.skipif(
+    ARITHMETIC == "openvino",
+    reason="in bf16 a reply that is read anew differs by more than its last bits",
+)
 def test_a_seeded_reply_goes_on_with_the_same_ids_too(replica: Replica) -> None:
     prompt = [504, 3575, 282, 4649, 314]
     how = {"temperature": 0.9, "top_p": 0.95, "seed": 7, "ignore_eos": True}
@@ -221,12 +225,12 @@ def test_emoji_come_out_whole_and_their_first_tokens_with_empty_text(replica: Re
 
 
 def test_the_next_turn_reuses_the_prefix_only_under_the_same_salt(replica: Replica) -> None:
-    prompt = list(range(1000, 1120))
+    prompt = list(range(1000, 1130))
     cached = []
     for salt in ("ada", "ada", "bob"):
         usage = replica.complete(prompt, max_tokens=1, cache_salt=salt)["usage"]
         cached.append(usage["prompt_tokens_details"]["cached_tokens"])
-    assert cached == [0, 112, 0]  # whole blocks of 16
+    assert cached == [0, 128, 0]  # whole blocks of 16 or 32
 
 
 @pytest.mark.parametrize("moment", ["queued", "reading the prompt", "answering"])
