@@ -46,7 +46,7 @@ async def measure_interference(engine: Engine, words: Words, huge_tokens: int) -
         for n in range(STREAMS)
     ]
     try:
-        await asyncio.wait_for(asyncio.gather(*(stream.first for stream in streams)), ANSWER_S)
+        await asyncio.wait_for(asyncio.gather(*(stream.reached(1) for stream in streams)), ANSWER_S)
         calm_s = time.perf_counter()
         await asyncio.sleep(CALM_S)
         huge = await engine.complete(Ask(words.draw(huge_tokens), 1, owner="huge"))

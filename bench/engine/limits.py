@@ -57,6 +57,14 @@ def machine(threads: int) -> Machine:
     return Machine(found["read"], found["multiply"])
 
 
+def better(one: Machine, other: Machine) -> Machine:
+    """Of each figure the higher: before and after a measurement, so that a lull decides."""
+    return Machine(
+        max(one.read_bytes_per_s, other.read_bytes_per_s),
+        max(one.fp32_flop_per_s, other.fp32_flop_per_s),
+    )
+
+
 def weights_of(folder: Path) -> Weights:
     """From the file's own list of tensors."""
     from gguf import GGUFReader

@@ -140,6 +140,7 @@ def speeds(bench: Bench, peers: Iterable[Settings]) -> Report:
     for _ in range(bench.effort.rounds):
         for contestant, rounds in zip(contestants, found, strict=True):
             rounds.append(bench.on(contestant, measure))
+    machine = limits.better(machine, limits.machine(bench.threads))
     best = [best_of(rounds) for rounds in found]
     mine = best[0]
     theirs, settings = max(

@@ -57,8 +57,8 @@ class Stream(asyncio.Protocol):
     def __init__(self, request: bytes, read: Callable[[dict[str, Any]], Piece]) -> None:
         loop = asyncio.get_running_loop()
         self.answer = Answer(sent_s=0.0)
-        self.first: asyncio.Future[None] = loop.create_future()
         self.closed: asyncio.Future[None] = loop.create_future()
+        self._awaited: list[tuple[int, asyncio.Future[None]]] = []
         self._request = request
         self._read = read
         self._parser = httptools.HttpResponseParser(self)
@@ -98,6 +98,13 @@ class Stream(asyncio.Protocol):
         self._complete = self._parser.get_status_code() == 200
         self.close()
 
+    def reached(self, n_tokens: int) -> asyncio.Future[None]:
+        """Done when so many tokens have come."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._awaited.append((n_tokens, future))
+        self._tell()
+        return future
+
     def close(self) -> None:
         """Ends the request; an engine stops computing for a client that has gone."""
         if self._transport is not None:
@@ -107,13 +114,18 @@ class Stream(asyncio.Protocol):
         if piece.ids:
             self.answer.ids += piece.ids
             self.answer.token_s += [self._now_s] * len(piece.ids)
-            if not self.first.done():
-                self.first.set_result(None)
+            self._tell()
         if piece.n_cached is not None:
             self.answer.n_cached = piece.n_cached
 
+    def _tell(self) -> None:
+        n_tokens = len(self.answer.ids)
+        for wanted, future in self._awaited:
+            if wanted <= n_tokens and not future.done():
+                future.set_result(None)
+
     def _fail(self, why: str) -> None:
-        for future in (self.first, self.closed):
+        for future in (self.closed, *(future for _, future in self._awaited)):
             if not future.done():
                 future.set_exception(Failed(why))
                 future.exception()  # seen: whoever waits for one of them raises it

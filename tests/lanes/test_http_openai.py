@@ -99,6 +99,13 @@ async def test_the_stream_ends_with_done() -> None:
     assert "\nid:" not in answer.text
 
 
+async def test_a_reply_that_ran_in_a_loop_is_complete_and_ends_with_a_stop() -> None:
+    async with rig(replicas=ScriptedReplicas(finish="repetition")) as here, sdk(here) as client:
+        done = await client.chat.completions.create(model="auto", messages=HI)
+    assert done.choices[0].finish_reason == "stop"
+    assert done.choices[0].message.content
+
+
 async def test_a_length_finish_is_told() -> None:
     async with rig(replicas=ScriptedReplicas(finish="length")) as here, sdk(here) as client:
         chunks = await chunks_of(client, max_tokens=300)

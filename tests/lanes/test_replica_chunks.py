@@ -53,3 +53,9 @@ def test_an_odd_chunk_breaks_the_stream(data: bytes, after_a_plain_one: bool) ->
 def test_the_last_text_may_come_without_ids() -> None:
     """Engines may flush what they held back together with the finish."""
     assert ChunkReader().read(chunk("end.", None, "stop")) == Unit("end.", ())
+
+
+def test_a_loop_that_the_replica_ended_is_a_finish_like_any_other() -> None:
+    reader = ChunkReader()
+    assert reader.read(chunk("and on", [7], "repetition")) == Unit("and on", (7,))
+    assert reader.finish == "repetition"

@@ -13,6 +13,7 @@ from tertulia.core.prefix import CacheLimits
 from tertulia.core.steps import StepBounds
 from tertulia.replica.engine import Engine, EngineSettings
 from tertulia.replica.generation import Emission
+from tertulia.replica.inbox import QueueBounds
 from tertulia.replica.model import Choice, Entry, ModelLimits
 from tertulia.replica.spill import Spill
 
@@ -126,7 +127,7 @@ def engine_over(
     deliver: Callable[[list[Emission]], None],
     n_slots: int = 4,
     n_queue: int = 64,
-    n_queue_tokens: int | None = None,
+    n_queue_tokens: int = 2**63,
     n_anchors: int = 4,
     **tiers: int,
 ) -> Engine:
@@ -137,8 +138,7 @@ def engine_over(
             StepBounds(n_slots, 16.5 * TOKEN_S, growth_tokens=4, n_batch=16, n_mixed=16),
             CacheLimits(model.limits.n_cache // 4, 4, **tiers),
             n_anchors,
-            n_queue,
-            n_queue_tokens,
+            QueueBounds(n_queue, n_queue_tokens),
         ),
         StepCost(fixed_s=1e-9, token_s=TOKEN_S),
         Spill(STATE_BYTES, tiers.get("n_disk", 0)),

@@ -224,6 +224,46 @@ def test_emoji_come_out_whole_and_their_first_tokens_with_empty_text(replica: Re
     assert any(choice["text"] == "" and choice["token_ids"] for choice in seen)
 
 
+def test_the_shared_beginning_is_cached_once_for_all_salts(replica: Replica) -> None:
+    prompt = list(range(2000, 2120))
+    cached = []
+    for salt in ("ada", "bob", "ada"):
+        fields = {"cache_salt": salt, "cache_shared_tokens": 70}
+        usage = replica.complete(prompt, max_tokens=1, **fields)["usage"]
+        cached.append(usage["prompt_tokens_details"]["cached_tokens"])
+    assert cached == [0, 64, 112]
+
+
+def test_more_shared_tokens_than_the_prompt_has_are_refused(replica: Replica) -> None:
+    body = {"prompt": [1, 2, 3], "cache_shared_tokens": 4}
+    answer = replica.client.post("/v1/completions", json=body)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "cache_shared_tokens"
+
+
+def test_what_was_forgotten_is_computed_again_and_the_answer_says_how_much_it_was(
+    replica: Replica,
+) -> None:
+    def cached(salt: str, session: str) -> int:
+        fields = {"cache_salt": salt, "session_id": session, "max_tokens": 1}
+        usage = replica.complete([{"one": 7, "two": 8}[session]] * 60, **fields)["usage"]
+        return int(usage["prompt_tokens_details"]["cached_tokens"])
+
+    def forget(**body: str) -> int:
+        answer = replica.client.post("/inference/v1/forget", json=body)
+        assert answer.status_code == 200, answer.text
+        return sum(answer.json()["forgotten_blocks"].values())
+
+    for salt in ("eve", "dan"):
+        assert [cached(salt, "one"), cached(salt, "two")] == [0, 0]
+    assert forget(cache_salt="eve", session_id="one") == 3
+    assert [cached("eve", "one"), cached("eve", "two"), cached("dan", "one")] == [0, 48, 48]
+    assert forget(cache_salt="eve") == 6
+    assert forget(cache_salt="eve") == 0
+    assert cached("dan", "two") == 48
+    assert replica.client.post("/inference/v1/forget", json={}).status_code == 400
+
+
 def test_the_next_turn_reuses_the_prefix_only_under_the_same_salt(replica: Replica) -> None:
     prompt = list(range(1000, 1130))
     cached = []
@@ -262,7 +302,7 @@ def test_a_reply_whose_reader_left_is_counted_and_its_use_is_kept(replica: Repli
 
     before = aborted()
     with _opened(replica, [504, 253], "left-alone") as answer:
-        first_tokens(answer, 3)
+        first_tokens(answer, 3)  # and the stream is closed, as nobody keeps it
     replica.wait_for(lambda: aborted() == before + 1)
     used = replica.client.get("/inference/v1/usage?request_id=cmpl-left-alone").json()["requests"]
     assert [(use["request_id"], use["finish"]) for use in used] == [("left-alone", "abort")]
@@ -279,10 +319,11 @@ def test_the_usage_log_says_what_is_running_and_what_came_after(replica: Replica
     usage = (done["prompt_tokens"], done["completion_tokens"], done["finish"])
     assert usage == (2, 3, "length")
     with _opened(replica, [504, 253], "under-way") as answer:
-        first_tokens(answer, 2)
+        kept = first_tokens(answer, 2)
         running = listed(after=done["number"])
         assert [(use["request_id"], use["finish"]) for use in running] == [("under-way", None)]
         assert [use["request_id"] for use in listed(limit=1)] != ["under-way"]  # the oldest
+        assert any(next(kept) for _ in range(3))  # it is still open
     replica.wait_for(lambda: replica.idle)
     assert listed(after=running[0]["number"])[0]["finish"] == "abort"
 

@@ -143,7 +143,10 @@ def _json_text(parser: Any, source: Any) -> str:
     if n_links > MAX_LINKS:
         raise ConstraintRefused(f"more than {MAX_LINKS} references")
     defaults = {"whitespace_pattern": BLANKS}
-    return str(parser.LLMatcher.grammar_from_json_schema(json.dumps(schema), defaults=defaults))
+    try:
+        return str(parser.LLMatcher.grammar_from_json_schema(json.dumps(schema), defaults=defaults))
+    except ValueError as error:  # Python reads more as JSON than there is
+        raise ConstraintRefused(_shown(str(error))) from None
 
 
 _LINKING = frozenset(("$ref", "$dynamicRef", "$recursiveRef"))

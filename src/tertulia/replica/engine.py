@@ -4,7 +4,6 @@ It must never wait for a client: what a step produced is handed on, and the next
 """
 
 import itertools
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
@@ -15,6 +14,7 @@ from tertulia.core.prefix import CacheLimits, Forgotten, PrefixCache
 from tertulia.core.steps import Sequence, Step, StepBounds, StepScheduler
 from tertulia.replica.cells import Cells
 from tertulia.replica.generation import Emission, EngineCounts, Finish, Generation, Request
+from tertulia.replica.inbox import EngineDead, Inbox, QueueBounds
 from tertulia.replica.model import Cancelled, Entry, Model, Stuck
 from tertulia.replica.repetition import LOOPS
 from tertulia.replica.spill import Spill
@@ -26,7 +26,6 @@ IDLE_S = 1.0  # how long the thread sleeps without work before it looks whether 
 # other threads, which at 150 tokens a second takes a fifth of a small machine's arithmetic.
 HAND_ON_S = 0.02
 STUCK_S = 60.0  # a step that lasts longer will not end; a long prompt is read in many short ones
-Ask = Callable[[list["Emission"]], None]  # done in the step thread; adds what it has to say
 TAIL_TOKENS = 8  # more than enough to hold the bytes of one unfinished character
 
 
@@ -37,24 +36,11 @@ class EngineSettings:
     steps: StepBounds
     cache: CacheLimits
     n_anchors: int  # sequences of the model that may keep what ended requests left
-    n_queue: int  # requests waiting for a slot
-    n_queue_tokens: int | None = None  # of prompts not read yet; more of them are refused
-
-
-class QueueFull(RuntimeError):
-    """As many requests, or prompt tokens, wait as are allowed to; `reason` is which."""
-
-    def __init__(self, message: str, reason: str) -> None:
-        super().__init__(message)
-        self.reason = reason
+    queue: QueueBounds
 
 
 class TooLong(ValueError):
     """Prompt and reply do not fit the window."""
-
-
-class EngineDead(RuntimeError):
-    """The step thread has ended; the process must be started again."""
 
 
 class Engine:
@@ -83,11 +69,7 @@ class Engine:
         self._deliver = deliver
         self._clock = clock
         self._keys = itertools.count()
-        self._wake = threading.Condition()
-        # Guarded by _wake:
-        self._arrived: dict[int, Request] = {}
-        self._asked: list[tuple[Ask, Callable[[], None]]] = []
-        self._n_queued_tokens = 0
+        self._inbox = Inbox(settings.queue)
         self._stopping = False
         self._death: BaseException | None = None
         # Used by the step thread only, but for being counted:
@@ -134,15 +116,10 @@ class Engine:
             generation.owner,
         )
         now_s = self._clock()
-        cutter = TextCutter(generation.stop, tail)
-        with self._wake:
-            if self._death is not None or self._stopping:
-                raise EngineDead("the engine has stopped")
-            self._check_queue(len(generation.prompt))
-            self._n_queued_tokens += len(generation.prompt)
-            request = Request(generation, sequence, cutter, now_s, now_s)
-            self._arrived[sequence.key] = request
-            self._wake.notify()
+        request = Request(generation, sequence, TextCutter(generation.stop, tail), now_s, now_s)
+        # Those who will take a free slot at the next step are not a queue yet.
+        n_free = max(0, self._settings.steps.n_slots - len(self._scheduler.running))
+        self._inbox.put(request, len(self._scheduler.waiting), n_free)
         return sequence.key
 
     def abort(self, wanted: Callable[[Generation], bool], left: Callable[[int], None]) -> None:
@@ -156,7 +133,7 @@ class Engine:
             emissions += ended
             left(len(ended))
 
-        self._ask(act, lambda: left(0))
+        self._inbox.ask(act, lambda: left(0))
 
     def forget(
         self, salt: str | None, session: str | None, forgotten: Callable[[Forgotten], None]
@@ -175,13 +152,13 @@ class Engine:
             self._cells.apply(self._scheduler.cache.moves())
             forgotten(reached)
 
-        self._ask(act, lambda: forgotten(Forgotten()))
+        self._inbox.ask(act, lambda: forgotten(Forgotten()))
 
     def counts(self) -> EngineCounts:
         cache, cost = self._scheduler.cache, self._scheduler.cost
         return EngineCounts(
             n_running=len(self._scheduler.running),
-            n_waiting=self._n_waiting,
+            n_waiting=self._inbox.n_requests + len(self._scheduler.waiting),
             n_blocks=cache.limits.n_blocks,
             n_blocks_free=cache.n_free,
             n_blocks_idle=cache.n_idle,
@@ -197,9 +174,9 @@ class Engine:
 
     def stop(self, wait_s: float) -> bool:
         """Ends stepping, in the middle of a decode if need be; true when it has ended."""
-        with self._wake:
-            self._stopping = True
-            self._wake.notify()
+        self._stopping = True
+        left = self._inbox.close()
+        self._deliver([self._emission(request, (), "", "abort") for request in left])
         self._model.cancel()
         return self._ended is None or not wait([self._ended], wait_s).not_done
 
@@ -220,40 +197,13 @@ class Engine:
         self._n_preempted += len(step.preempted)
         return bool(step.batch or step.moves)
 
-    @property
-    def _n_waiting(self) -> int:
-        return len(self._arrived) + len(self._scheduler.waiting)
-
-    def _check_queue(self, n_tokens: int) -> None:
-        # Those who will take a free slot at the next step are not a queue yet.
-        n_free = max(0, self._settings.steps.n_slots - len(self._scheduler.running))
-        if self._n_waiting >= self._settings.n_queue + n_free:
-            raise QueueFull(f"{self._n_waiting} requests are waiting", "max_num_queued_reqs")
-        most = self._settings.n_queue_tokens
-        # One prompt alone is never refused, or it could never be served.
-        if most is not None and self._n_queued_tokens and self._n_queued_tokens + n_tokens > most:
-            raise QueueFull(
-                f"{self._n_queued_tokens} prompt tokens are waiting", "max_num_queued_tokens"
-            )
-
-    def _ask(self, act: Ask, when_dead: Callable[[], None]) -> None:
-        with self._wake:
-            is_dead = self._death is not None
-            if not is_dead:
-                self._asked.append((act, when_dead))
-                self._wake.notify()
-        if is_dead:
-            when_dead()
-
     def _run(self) -> None:
         try:
             while not self._stopping:
                 self._step_began_s = self._clock()
                 if not self.step():
                     self._step_began_s = None
-                    with self._wake:
-                        if not (self._arrived or self._asked or self._stopping):
-                            self._wake.wait(IDLE_S)
+                    self._inbox.wait(IDLE_S)
         except Cancelled as error:
             self._end_all(error if not self._stopping else None)
         except BaseException as error:  # noqa: BLE001  # whatever it is, the process must end with it
@@ -262,28 +212,22 @@ class Engine:
             self._end_all(None)
 
     def _end_all(self, error: BaseException | None) -> None:
-        with self._wake:
-            self._death = error or EngineDead("the engine was stopped")
-            left = [*self._requests.values(), *self._arrived.values()]
-            asked, self._asked = self._asked, []
+        self._death = error or EngineDead("the engine was stopped")
+        left = [*self._requests.values(), *self._inbox.close()]
         finish: Finish = "error" if error else "abort"
         ends = [self._emission(request, (), "", finish) for request in left]
         self._deliver([*self._said, *ends])
-        for _, when_dead in asked:
-            when_dead()
         if error is not None:
             self._on_death(error)
 
     def _heed(self) -> list[Emission]:
         """Takes in who has arrived, then does what was asked meanwhile."""
-        with self._wake:
-            arrived, self._arrived = self._arrived, {}
-            asked, self._asked = self._asked, []
-            for key, request in arrived.items():
-                self._requests[key] = request
-                self._scheduler.add(request.sequence)
+        arrived, asked = self._inbox.take()
+        for request in arrived:
+            self._requests[request.sequence.key] = request
+            self._scheduler.add(request.sequence)
         emissions: list[Emission] = []
-        for act, _ in asked:
+        for act in asked:
             act(emissions)
         return emissions
 
@@ -297,10 +241,8 @@ class Engine:
         request = self._requests[key]
         self._cells.begin(key)
         if not request.sequence.n_preempted:
-            n_prompt = len(request.generation.prompt)
-            self._n_prompt += n_prompt
-            with self._wake:
-                self._n_queued_tokens -= n_prompt
+            self._n_prompt += len(request.generation.prompt)
+            self._inbox.begun(request)
 
     def _leave(self, request: Request) -> None:
         """Its place is free at once; what it computed is kept while there is room."""
@@ -311,8 +253,7 @@ class Engine:
         if is_running:
             self._cells.end(key)
         elif not request.sequence.n_preempted:
-            with self._wake:
-                self._n_queued_tokens -= len(request.generation.prompt)
+            self._inbox.begun(request)
         self._cells.apply(self._scheduler.cache.moves())
         self._keep_few_anchors()
 

@@ -28,6 +28,7 @@ from tertulia.replica.description import Description, DescriptionUnreadable, rea
 from tertulia.replica.desk import Desk
 from tertulia.replica.engine import Engine, EngineSettings
 from tertulia.replica.generation import Emission
+from tertulia.replica.inbox import QueueBounds
 from tertulia.replica.lifeline import die_with_parent
 from tertulia.replica.llama import LlamaModel
 from tertulia.replica.metrics import ReplicaMetrics
@@ -63,7 +64,7 @@ class ReplicaSettings:
     n_slots: int = 8  # the CPU's arithmetic is used up by eight streams; more only slow each other
     n_cache: int = 16_384  # tokens, of all sequences together
     n_queue: int = 64
-    n_queue_tokens: int | None = None  # of prompts not read yet; more of them are refused
+    n_queue_tokens: int = 2**63  # of prompts not read yet; more of them are refused
     stream_interval: int = 1  # tokens in one chunk of a stream, but for the first and the last
     host_bytes: int = 512 * MEGABYTE  # of memory, for what ended requests left
     disk_bytes: int = 0  # of disk, for what that memory does not hold
@@ -214,8 +215,7 @@ def _engine_settings(settings: ReplicaSettings, model: Model, block_bytes: int) 
             n_disk=settings.disk_bytes // block_bytes,
         ),
         n_anchors=N_ANCHORS,
-        n_queue=settings.n_queue,
-        n_queue_tokens=settings.n_queue_tokens,
+        queue=QueueBounds(settings.n_queue, settings.n_queue_tokens),
     )
 
 

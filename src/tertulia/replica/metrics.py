@@ -84,7 +84,7 @@ class _EngineCollector:
             "vllm:num_requests_waiting": ("Requests without a slot.", now.n_waiting),
             "vllm:kv_cache_usage_perc": (
                 "Share of the cache in use, 1 is full.",
-                n_held / now.n_blocks,
+                n_held / max(1, now.n_blocks),
             ),
             "tertulia:kv_blocks_free": ("Blocks that hold nothing.", now.n_blocks_free),
             "tertulia:kv_blocks_idle": ("Blocks kept for reuse.", now.n_blocks_idle),

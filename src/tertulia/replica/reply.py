@@ -20,8 +20,8 @@ from tertulia.replica.dialect import (
     event,
     usage_document,
 )
-from tertulia.replica.engine import EngineDead, QueueFull
 from tertulia.replica.generation import Emission, Generation
+from tertulia.replica.inbox import EngineDead, QueueFull
 from tertulia.replica.interval import StreamInterval
 
 RETRY_AFTER_S = "1"  # a slot comes free within seconds; callers spread their own retries

@@ -199,6 +199,10 @@ async def _generation(
     _check_ids(served, prompt, "prompt")
     _check_ids(served, body.logit_bias or (), "logit_bias")
     _check_window(served, len(prompt), max_tokens)
+    if body.cache_shared_tokens > len(prompt):  # or a reply would be kept for everybody
+        raise BadRequest(
+            f"cache_shared_tokens: the prompt has only {len(prompt)} tokens", "cache_shared_tokens"
+        )
     if body.stream_options is not None and not body.stream:
         raise BadRequest("stream_options goes with stream, and only with it", "stream_options")
     asked = body.repetition_detection
