@@ -32,7 +32,7 @@ def small_folder() -> Path:
 
 @pytest.fixture(scope="session")
 def tertulia(small_folder: Path) -> Iterator[Engine]:
-    replica = start_replica(small_folder, n_slots=4, step_tokens=32)
+    replica = start_replica(small_folder, n_slots=4, batch_tokens=32)
     url = f"http://127.0.0.1:{replica.port}"
     yield Engine("tertulia", url, "smollm2-135m-instruct")
     end_replica(replica)

@@ -19,6 +19,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 ARITHMETIC = os.environ.get("TERTULIA_MODELS__ARITHMETIC", "llama.cpp")
+BLOCK_TOKENS = 32 if ARITHMETIC == "openvino" else 16
 END_S = 20.0
 POLL_S = 0.02
 
