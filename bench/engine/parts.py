@@ -31,8 +31,7 @@ BUSY_SHARE: Final = 0.75  # of the slower engine, in the script with pauses for 
 LONGEST_PAUSE_S: Final = 20.0  # at the mean; beside a very slow engine nobody waits for the script
 SLOTS: Final = 8  # of ours, in the chats: what it is shipped with
 HOST_BYTES: Final = 4 << 30  # for conversations that leave the cache; more than any script fills
-UNCHUNKED_TOKENS: Final = 2048  # of a step that takes in whole prompts, or as much as it may
-UNCHUNKED_S: Final = 60.0  # so that no such step is cut for its length
+UNCHUNKED_TOKENS: Final = 2048  # of a step that takes in whole prompts, or as much as that
 
 # llama-server's settings. The first of each are the best that `--search` found.
 ROOMY: Final = 2048  # tokens for each of its slots: the longest conversation has 1,800
@@ -229,8 +228,10 @@ def huge(bench: Bench, peers: Iterable[Settings]) -> Report:
 
     contestants = {one.name: one for one in bench.all_ours(n_slots=16)}
     if bench.effort.is_whole:
-        whole = {"n_slots": 16, "batch_tokens": UNCHUNKED_TOKENS, "step_target_s": UNCHUNKED_S}
-        contestants["ours, prompts in the largest steps"] = ours(**whole)
+        unchunked = ours(
+            n_slots=16, batch_tokens=UNCHUNKED_TOKENS, step_target_s=600.0, mixes_all=True
+        )
+        contestants["ours, whole prompts in a step"] = unchunked
     contestants |= {f"llama-server, n_batch={one['n_batch']}": peer(one) for one in peers}
     found = {name: bench.on(contestant, measure) for name, contestant in contestants.items()}
     rows = [

@@ -10,9 +10,12 @@ import logging
 import sys
 from pathlib import Path
 
+from tertulia.replica import llama
 from tertulia.replica.main import ReplicaSettings, run
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO)
     given = json.loads(sys.argv[1])
+    if given.pop("mixes_all", False):  # as an engine that reads whole prompts beside streams
+        llama.BELOW_TILES = given["batch_tokens"]
     sys.exit(run(ReplicaSettings(**{**given, "folder": Path(given["folder"])})))

@@ -95,7 +95,8 @@ def test_a_batch_is_never_larger_than_the_model_takes() -> None:
 def test_a_prompt_that_nobody_waits_beside_is_read_in_whole_tiles() -> None:
     scheduler = scheduler_of(n_batch=256, n_blocks=300)
     scheduler.add(sequence(1, 500))
-    # A quarter of a second has room for 248 tokens, which are three tiles.
+    scheduler.cost = StepCost(fixed_s=2 * MS, token_s=2 * MS)
+    # Half a second has room for 249 tokens, which are three tiles.
     assert chunks(do(scheduler)) == [(1, 192)]
     scheduler.cost = StepCost(fixed_s=2 * MS, token_s=10 * MS)
     assert chunks(do(scheduler)) == [(1, 64)]  # and never less than one

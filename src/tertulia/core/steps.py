@@ -12,7 +12,7 @@ from tertulia.core.prefix import PrefixCache
 SMALLEST_CHUNK = 8  # tokens: what is left of a step for prefill is never less, or it would not end
 DISTURBANCE = 1.5  # a step with prefill may last this many times as long as its decodes alone
 TILE = 64  # tokens that attention is computed for at once: a prompt alone is read in whole ones
-ALONE_S = 0.25  # a step without decodes: nobody waits for a token, but somebody may arrive or leave
+ALONE_S = 0.5  # a step without decodes: nobody waits for a token, but somebody may arrive or leave
 TRIMMED = 8  # blocks moved down in one step: a few milliseconds of copying, unseen beside the step
 
 

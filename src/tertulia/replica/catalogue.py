@@ -34,6 +34,7 @@ class DefaultSampling:
 
     temperature: float = 0.7
     top_p: float = 0.9
+    top_k: int = 0  # 0: all. With it a token is drawn from a few, not from the whole vocabulary
     repetition_penalty: float = 1.0
     repetition: RepetitionRule | None = None  # when a reply counts as a loop and is ended
 
@@ -137,12 +138,16 @@ SMALL = CatalogueModel(
     ),
     requantise="Q4_0",  # twice the prefill rate of Q4_1 on AVX2, where the kernels are repacked
     sampling=DefaultSampling(
+        top_k=50,
         repetition_penalty=1.1,  # so small a model repeats itself without it
         # And now and then with it, to the limit: phrases and lines of up to 20 tokens. A run of
         # one token counts as one of four, so only from the 32nd on: zeros and dashes are no loop.
         repetition=RepetitionRule(max_pattern_size=20, min_pattern_size=4, min_count=8),
     ),
 )
+
+# As its makers recommend in the model's generation_config.json, but for their repetition penalty.
+QWEN_SAMPLING = DefaultSampling(temperature=0.7, top_p=0.8, top_k=20)
 
 LARGE = CatalogueModel(
     name="large",
@@ -165,6 +170,7 @@ LARGE = CatalogueModel(
         ),
     ),
     hub=HubFile("Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF", "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"),
+    sampling=QWEN_SAMPLING,
 )
 
 LARGER = CatalogueModel(
@@ -204,6 +210,7 @@ LARGER = CatalogueModel(
         ),
     ),
     hub=HubFile("Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF", "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"),
+    sampling=QWEN_SAMPLING,
 )
 
 CATALOGUE = (SMALL, LARGE, LARGER)

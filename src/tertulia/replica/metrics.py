@@ -28,7 +28,7 @@ class ReplicaMetrics:
             (*LABELS, "finished_reason"),
             registry=self._registry,
         )
-        for finish in ("stop", "length", "abort", "error"):
+        for finish in ("stop", "length", "repetition", "abort", "error"):
             self._finished.labels(*self._labels, finish)  # shown at 0 from the start
         self._refused = Counter(
             "vllm:admission_rejections",
@@ -36,12 +36,19 @@ class ReplicaMetrics:
             (*LABELS, "reason"),
             registry=self._registry,
         )
-        self._refused.labels(*self._labels, "max_num_queued_reqs")
+        for reason in ("max_num_queued_reqs", "max_num_queued_tokens"):
+            self._refused.labels(*self._labels, reason)
         self._first = self._histogram(
             "vllm:time_to_first_token_seconds", "From arrival to the first token.", FIRST_TOKEN_S
         )
         self._between = self._histogram(
             "vllm:inter_token_latency_seconds", "Between two tokens of one reply.", BETWEEN_TOKENS_S
+        )
+        self._queued = self._histogram(
+            "vllm:request_queue_time_seconds", "From arrival to a slot.", FIRST_TOKEN_S
+        )
+        self._prefilled = self._histogram(
+            "vllm:request_prefill_time_seconds", "From a slot to the first token.", FIRST_TOKEN_S
         )
         self._whole = self._histogram(
             "vllm:e2e_request_latency_seconds", "From arrival to the last token.", WHOLE_S
@@ -52,14 +59,16 @@ class ReplicaMetrics:
         if emission.tokens:
             if emission.is_first:
                 self._first.observe(emission.since_arrival_s)
+                self._queued.observe(emission.queued_s)
+                self._prefilled.observe(emission.since_arrival_s - emission.queued_s)
             else:
                 self._between.observe(emission.since_last_s)
         if emission.finish is not None:
             self._finished.labels(*self._labels, emission.finish).inc()
             self._whole.observe(emission.since_arrival_s)
 
-    def refused(self) -> None:
-        self._refused.labels(*self._labels, "max_num_queued_reqs").inc()
+    def refused(self, reason: str) -> None:
+        self._refused.labels(*self._labels, reason).inc()
 
     def text(self) -> bytes:
         return generate_latest(self._registry)
@@ -92,6 +101,7 @@ class _EngineCollector:
             "tertulia:kv_blocks_disk": ("Blocks kept on disk.", now.n_blocks_disk),
             "tertulia:step_tokens": ("Prompt tokens that fit into a step.", now.step_tokens),
         }
+        yield self._cache(now)
         for name, (meaning, value) in gauges.items():
             gauge = GaugeMetricFamily(name, meaning, labels=LABELS)
             gauge.add_metric(self._labels, value)
@@ -109,3 +119,10 @@ class _EngineCollector:
             total = CounterMetricFamily(name, meaning, labels=LABELS)
             total.add_metric(self._labels, value)
             yield total
+
+    def _cache(self, now: EngineCounts) -> Metric:
+        meaning = "The cache's blocks and their size in tokens, as labels; always 1."
+        labels = (*LABELS, "block_size", "num_gpu_blocks")
+        gauge = GaugeMetricFamily("vllm:cache_config_info", meaning, labels=labels)
+        gauge.add_metric((*self._labels, str(now.block_tokens), str(now.n_blocks)), 1)
+        return gauge

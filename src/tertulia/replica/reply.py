@@ -151,7 +151,7 @@ class Reply(Response):
     def __init__(
         self,
         submit: Callable[[], Ticket],
-        refused: Callable[[], None],
+        refused: Callable[[str], None],
         generation: Generation,
         shape: Shape,
         labels: Labels,
@@ -169,7 +169,7 @@ class Reply(Response):
         try:
             ticket = self._submit()
         except QueueFull as error:
-            self._refused()
+            self._refused(error.reason)
             refusal = _failure(f"The queue is full: {error}.", "ServiceUnavailableError", 503)
             refusal.headers["Retry-After"] = RETRY_AFTER_S
             await refusal(scope, receive, send)

@@ -243,7 +243,7 @@ def _choice(served: Served, body: SamplingBody, constraint: CompiledConstraint |
         top_p=own.top_p if body.top_p is None else body.top_p,
         repetition_penalty=own.repetition_penalty if penalty is None else penalty,
         seed=uuid.uuid4().int if body.seed is None else body.seed,
-        top_k=max(0, body.top_k or 0),
+        top_k=own.top_k if body.top_k is None else max(0, body.top_k),
         min_p=body.min_p or 0.0,
         presence_penalty=body.presence_penalty or 0.0,
         frequency_penalty=body.frequency_penalty or 0.0,
