@@ -8,7 +8,14 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 FULL = "requirements.lock"
-LOCKS = (FULL, "requirements-run.lock", "requirements-bootstrap.lock", "requirements-peers.lock")
+OPENVINO = "requirements-openvino.lock"
+LOCKS = (
+    FULL,
+    "requirements-run.lock",
+    OPENVINO,
+    "requirements-bootstrap.lock",
+    "requirements-peers.lock",
+)
 
 PIN = re.compile(r"^(?P<name>[\w.-]+)==(?P<version>[^\s;\\]+)(?P<rest>[^\n]*)", re.MULTILINE)
 
@@ -32,7 +39,13 @@ def test_the_service_runs_on_the_versions_that_were_tested() -> None:
     assert pins("requirements-run.lock") <= pins(FULL)
 
 
-@pytest.mark.parametrize("lock", [FULL, "requirements-run.lock"])
+def test_openvino_comes_beside_the_versions_that_were_tested() -> None:
+    assert pins("requirements-run.lock") <= pins(OPENVINO)
+    named = {name for name, _ in pins(FULL)}
+    assert {pin for pin in pins(OPENVINO) if pin[0] in named} <= pins(FULL)
+
+
+@pytest.mark.parametrize("lock", [FULL, "requirements-run.lock", OPENVINO])
 def test_every_direct_dependency_is_locked(lock: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = {found[0] for line in project["dependencies"] if (found := re.match(r"[\w-]+", line))}

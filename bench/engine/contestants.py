@@ -44,7 +44,7 @@ class Contestant:
 
     @property
     def is_ours(self) -> bool:
-        return self.name == "ours"
+        return self.name.startswith("ours")
 
     @property
     def label(self) -> str:

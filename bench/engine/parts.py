@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -20,6 +21,7 @@ from bench.engine.interference import Interference, measure_interference
 from bench.engine.second_turns import SecondTurns, measure_second_turns
 from bench.engine.speeds import WIDTHS, Speeds, best_of, measure_speeds
 from bench.engine.words import Words
+from tertulia.replica.card import GRAPH
 
 T = TypeVar("T")
 Settings = dict[str, Any]
@@ -94,6 +96,14 @@ class Bench:
     threads: int
     effort: Effort
 
+    def all_ours(self, **settings: Any) -> list[Contestant]:
+        """Our engine with each arithmetic that this machine has for the model."""
+        found = [ours(**settings)]
+        if find_spec("openvino") is not None and (self.folder / GRAPH).exists():
+            with_openvino = {"arithmetic": "openvino", **settings}
+            found.append(Contestant("ours, OpenVINO", with_openvino))
+        return found
+
     def on(self, contestant: Contestant, measure: Callable[[Engine, Words], Awaitable[T]]) -> T:
         """Starts the engine, measures, and ends it."""
 
@@ -134,7 +144,8 @@ def speeds(bench: Bench, peers: Iterable[Settings]) -> Report:
     async def measure(engine: Engine, words: Words) -> Speeds:
         return await measure_speeds(engine, words, bench.effort.window_s)
 
-    contestants = [ours(n_slots=32), *(peer(settings) for settings in peers)]
+    our_own = bench.all_ours(n_slots=32)
+    contestants = [*our_own, *(peer(settings) for settings in peers)]
     found: list[list[Speeds]] = [[] for _ in contestants]
     machine = limits.machine(bench.threads)
     for _ in range(bench.effort.rounds):
@@ -142,26 +153,23 @@ def speeds(bench: Bench, peers: Iterable[Settings]) -> Report:
             rounds.append(bench.on(contestant, measure))
     machine = limits.better(machine, limits.machine(bench.threads))
     best = [best_of(rounds) for rounds in found]
-    mine = best[0]
-    theirs, settings = max(
-        zip(best[1:], contestants[1:], strict=True), key=lambda one: sum(one[0].decode.values())
-    )
+    mine, *more = best[: len(our_own)]
+    rivals = list(zip(contestants[len(our_own) :], best[len(our_own) :], strict=True))
+    settings, theirs = max(rivals, key=lambda one: sum(one[1].decode.values()))
+    shown = [mine, theirs, *more]
     rows = [
-        _speed_row("prefill of 1,000 tokens", mine.prefill, theirs.prefill),
-        *(_speed_row(f"decode, {n} at once", mine.decode[n], theirs.decode[n]) for n in WIDTHS),
+        _row("prefill of 1,000 tokens", [one.prefill for one in shown]),
+        *(_row(f"decode, {n} at once", [one.decode[n] for one in shown]) for n in WIDTHS),
     ]
     shares = _shares(bench, machine, mine, theirs)
     return Report(
         "Speed, tokens a second (goal: 1.0 ×)",
-        ("", "ours", "llama-server", "ratio"),
+        _head(our_own),
         rows,
         [f"llama-server: {settings.label}", *shares],
         {
-            "ours": asdict(mine),
-            "peers": {
-                one.label: asdict(figure)
-                for one, figure in zip(contestants[1:], best[1:], strict=True)
-            },
+            **{one.name: asdict(figure) for one, figure in zip(our_own, best, strict=False)},
+            "peers": {one.label: asdict(figure) for one, figure in rivals},
             "machine": asdict(machine),
         },
     )
@@ -169,29 +177,33 @@ def speeds(bench: Bench, peers: Iterable[Settings]) -> Report:
 
 def chat(bench: Bench, peers: Iterable[Settings]) -> Report:
     """Conversations in a hurry, then with pauses that leave the slower engine a little rest."""
-    contestants = [ours(n_slots=SLOTS, host_bytes=HOST_BYTES), *(peer(one) for one in peers)]
+    our_own = bench.all_ours(n_slots=SLOTS, host_bytes=HOST_BYTES)
+    contestants = [*our_own, *(peer(one) for one in peers)]
     load = bench.effort.hurried
     hurried = [_played(bench, contestant, load) for contestant in contestants]
-    best = max(range(1, len(contestants)), key=lambda n: hurried[n].tokens_per_s)
-    slower = min(hurried[0].tokens_per_s, hurried[best].tokens_per_s)
-    pair = (contestants[0], contestants[best])
-    rows = _chat_rows("in a hurry", hurried[0], hurried[best])
+    best = max(range(len(our_own), len(contestants)), key=lambda n: hurried[n].tokens_per_s)
+    places = [0, best, *range(1, len(our_own))]  # as the columns stand
+    rows = _chat_rows("in a hurry", [hurried[n] for n in places])
     data = {
         f"in a hurry, {one.name} {one.label}": asdict(figures)
         for one, figures in zip(contestants, hurried, strict=True)
     }
     if bench.effort.is_whole:
+        slower = min(hurried[n].tokens_per_s for n in places)
         calm = replace(load, think_s=pause_s(load, slower))
         script = f"pauses of {calm.think_s:.1f} s"
-        mine, theirs = (_played(bench, contestant, calm) for contestant in pair)
-        rows += _chat_rows(script, mine, theirs)
-        data |= {f"{script}, ours": asdict(mine), f"{script}, llama-server": asdict(theirs)}
+        played = [_played(bench, contestants[n], calm) for n in places]
+        rows += _chat_rows(script, played)
+        data |= {
+            f"{script}, {contestants[n].name}": asdict(one)
+            for n, one in zip(places, played, strict=True)
+        }
     title = f"Chats: {load.n_conversations} conversations of {load.n_turns} turns"
     return Report(
         f"{title} (goals: tokens 1.2 ×, TTFT p95 0.8 ×)",
-        ("", "ours", "llama-server", "ratio"),
+        _head(our_own),
         rows,
-        [f"ours: {pair[0].label}", f"llama-server: {pair[1].label}"],
+        [f"{contestants[n].name}: {contestants[n].label}" for n in places],
         data,
     )
 
@@ -214,7 +226,7 @@ def huge(bench: Bench, peers: Iterable[Settings]) -> Report:
     async def measure(engine: Engine, words: Words) -> Interference:
         return await measure_interference(engine, words, bench.effort.huge_tokens)
 
-    contestants = {"ours": ours(n_slots=16)}
+    contestants = {one.name: one for one in bench.all_ours(n_slots=16)}
     if bench.effort.is_whole:
         unchunked = ours(
             n_slots=16, batch_tokens=UNCHUNKED_TOKENS, step_target_s=600.0, mixes_all=True
@@ -248,16 +260,22 @@ def again(bench: Bench, _peers: Iterable[Settings]) -> Report:
     effort = bench.effort
     small = effort.small_cache_tokens
     cases = (
-        ("cached (goal 0.15)", 0, ours(host_bytes=HOST_BYTES), peer(AGAIN_PEER)),
+        (
+            "cached (goal 0.15)",
+            0,
+            [*bench.all_ours(host_bytes=HOST_BYTES), peer(AGAIN_PEER)],
+        ),
         (
             f"pushed out by {effort.n_others} others (goal 0.4)",
             effort.n_others,
-            ours(host_bytes=HOST_BYTES, n_slots=2, n_cache=small),
-            peer(PUSHED_PEER),
+            [
+                *bench.all_ours(host_bytes=HOST_BYTES, n_slots=2, n_cache=small),
+                peer(PUSHED_PEER),
+            ],
         ),
     )
     rows, data = [], {}
-    for name, n_others, *pair in cases:
+    for name, n_others, contestants in cases:
 
         async def measure(engine: Engine, words: Words, n_others: int = n_others) -> SecondTurns:
             return await measure_second_turns(
@@ -268,7 +286,7 @@ def again(bench: Bench, _peers: Iterable[Settings]) -> Report:
                 repeats=effort.repeats,
             )
 
-        for contestant in pair:
+        for contestant in contestants:
             found = bench.on(contestant, measure)
             data[f"{name} {contestant.name}"] = asdict(found)
             rows.append(
@@ -292,27 +310,35 @@ def _played(bench: Bench, contestant: Contestant, load: Load) -> Figures:
     return bench.on(contestant, measure)
 
 
-def _speed_row(name: str, mine: float, theirs: float) -> tuple[str, ...]:
-    return (name, f"{mine:.0f}", f"{theirs:.0f}", f"{mine / theirs:.2f}")
+def _head(our_own: Sequence[Contestant]) -> tuple[str, ...]:
+    """First ours and the peer, then what else is ours; each ratio is to the peer."""
+    more = [cell for one in our_own[1:] for cell in (one.name, "ratio")]
+    return ("", "ours", "llama-server", "ratio", *more)
 
 
-def _chat_rows(script: str, mine: Figures, theirs: Figures) -> list[tuple[str, ...]]:
+def _row(name: str, figures: Sequence[float]) -> tuple[str, ...]:
+    mine, theirs, *more = figures
+
+    def ratio(one: float) -> str:
+        return f"{one / theirs:.2f}" if theirs else ""
+
+    begin = (name, f"{mine:.0f}", f"{theirs:.0f}", ratio(mine))
+    return (*begin, *(cell for one in more for cell in (f"{one:.0f}", ratio(one))))
+
+
+def _chat_rows(script: str, played: Sequence[Figures]) -> list[tuple[str, ...]]:
     shown = (
-        ("output tokens a second", "tokens_per_s", 1, "{:.0f}"),
-        ("TTFT p50, ms", "ttft_p50_s", 1e3, "{:.0f}"),
-        ("TTFT p95, ms", "ttft_p95_s", 1e3, "{:.0f}"),
-        ("gap p95, ms", "gap_p95_s", 1e3, "{:.0f}"),
-        ("prompt tokens cached, %", "cached_share", 100, "{:.0f}"),
-        ("ids not told", "n_lost_ids", 1, "{:.0f}"),
+        ("output tokens a second", "tokens_per_s", 1),
+        ("TTFT p50, ms", "ttft_p50_s", 1e3),
+        ("TTFT p95, ms", "ttft_p95_s", 1e3),
+        ("gap p95, ms", "gap_p95_s", 1e3),
+        ("prompt tokens cached, %", "cached_share", 100),
+        ("ids not told", "n_lost_ids", 1),
     )
-    rows: list[tuple[str, ...]] = []
-    for name, field, factor, shape in shown:
-        a, b = float(getattr(mine, field)), float(getattr(theirs, field))
-        ratio = f"{a / b:.2f}" if b else ""
-        rows.append(
-            (f"{script}: {name}", shape.format(a * factor), shape.format(b * factor), ratio)
-        )
-    return rows
+    return [
+        _row(f"{script}: {name}", [factor * float(getattr(one, field)) for one in played])
+        for name, field, factor in shown
+    ]
 
 
 def _shares(bench: Bench, machine: limits.Machine, mine: Speeds, theirs: Speeds) -> list[str]:

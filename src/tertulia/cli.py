@@ -11,7 +11,7 @@ import os
 import socket
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import structlog
 import typer
@@ -119,6 +119,10 @@ def replica(
     models_dir: Annotated[Path | None, typer.Option(help="Folder of the models.")] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 takes any free one.")] = 8100,
+    arithmetic: Annotated[
+        Literal["llama.cpp", "openvino"] | None,
+        typer.Option(help="What computes; models.arithmetic of the settings if not given."),
+    ] = None,
     threads: Annotated[int, typer.Option(help="Threads of the engine; 0 is all cores.")] = 0,
     slots: Annotated[
         int, typer.Option(min=1, max=MOST_SLOTS, help="Replies generated at once.")
@@ -140,6 +144,7 @@ def replica(
             folder=folder,
             host=host,
             port=port,
+            arithmetic=arithmetic or settings.models.arithmetic,
             threads=threads,
             n_slots=slots,
             key=os.environ.get(engine.KEY_VARIABLE) or None,

@@ -97,6 +97,11 @@ class ModelsTable(_Table):
     source: Literal["auto", "packages", "hub"] = Field(
         "auto", description="Where weights come from: package archives, a hub, or whichever works."
     )
+    arithmetic: Literal["llama.cpp", "openvino"] = Field(
+        "llama.cpp",
+        description="What the embedded engine computes with; openvino is faster for many at once on"
+        " CPUs with AVX-512, and needs `scripts/setup openvino` and `tertulia models convert`.",
+    )
     threads: int = Field(
         0, ge=0, le=256, description="Threads of each engine; 0 shares the cores among them."
     )

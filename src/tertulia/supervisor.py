@@ -38,6 +38,11 @@ LISTEN_VARIABLE = "TERTULIA_LISTEN_FD"
 # The lanes end with this status when another start would end the same way.
 CANT_START = 3
 
+# An engine ends so when it can't start: its model is damaged, OpenVINO or a graph is missing, its
+# port is taken. Only the last passes, and quickly: what is still so at the third start stays so.
+_ENGINE_CANT_START = 2
+_STARTS = 3
+
 _FIRST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 5.0
 # A child that lived this long did not die of its start: the next pause is the first again.
@@ -161,7 +166,7 @@ async def _keep_all(
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(_keep(_lanes(config, listening.socket), ["--print-link"]))
         if settings.models.embedded:
-            tasks.create_task(_keep(_engine(settings, small, "small", board)))
+            tasks.create_task(_keep_engine(settings, small, "small", board, say))
             if settings.models.large != "off":
                 tasks.create_task(_large(settings, board, say))
 
@@ -182,7 +187,25 @@ async def _large(settings: Settings, board: _Board, say: Callable[[str], None]) 
             say(f"{model.title} could not be installed: {error}")
             board.tell_large(state="failed", message=str(error), done_bytes=0)
             return
-    await _keep(_engine(settings, model, "large", board))
+    await _keep_engine(settings, model, "large", board, say)
+
+
+async def _keep_engine(
+    settings: Settings,
+    model: CatalogueModel,
+    name: str,
+    board: _Board,
+    say: Callable[[str], None],
+) -> None:
+    """Runs an engine until cancelled, or until it is known not to start; the others go on."""
+    try:
+        await _keep(_engine(settings, model, name, board))
+    except _Hopeless:
+        say(f"{model.title} can't be started; its engine said above why and what helps.")
+        message = "its engine can't start: the service's log says why"
+        board.models[name] = replace(board.models[name], state="failed", message=message)
+        del board.replicas[name]
+        board.write()
 
 
 async def _fetch(
@@ -282,6 +305,7 @@ def _engine(settings: Settings, model: CatalogueModel, name: str, board: _Board)
     board.write()
     arguments = [sys.executable, "-m", "tertulia", "replica", model.name]
     arguments += ["--models-dir", str(settings.models_folder), "--port", str(port)]
+    arguments += ["--arithmetic", settings.models.arithmetic]
     arguments += ["--threads", str(_threads(settings)), "--slots", str(settings.models.slots)]
     # Its first line is for programs that start it on any free port.
     quiet = asyncio.subprocess.DEVNULL
@@ -297,8 +321,12 @@ def _threads(settings: Settings) -> int:
 
 
 async def _keep(child: _Child, first_arguments: list[str] | None = None) -> None:
-    """Starts a child again whenever it ends, until cancelled; then it is asked to end."""
+    """Starts a child again whenever it ends, until cancelled; then it is asked to end.
+
+    `_Hopeless` if it will not start.
+    """
     pause_s = _FIRST_PAUSE_S
+    n_refused = 0
     extra = first_arguments or []
     try:
         while True:
@@ -316,7 +344,8 @@ async def _keep(child: _Child, first_arguments: list[str] | None = None) -> None
             )
             extra = []
             status = await child.process.wait()
-            if status == CANT_START:
+            n_refused = n_refused + 1 if status == _ENGINE_CANT_START else 0
+            if status == CANT_START or n_refused == _STARTS:
                 raise _Hopeless(child.name)
             lived_s = time.monotonic() - began  # noqa: TID251  # measures a process, as at its start
             pause_s = _FIRST_PAUSE_S if lived_s > _SETTLED_S else min(2 * pause_s, _LONGEST_PAUSE_S)

@@ -106,6 +106,41 @@ async def test_an_end_is_not_held_up_by_a_download(tmp_path: Path) -> None:
     assert not (tmp_path / "data" / "run" / "address").exists(), "nobody is there any more"
 
 
+@pytest.mark.model
+@pytest.mark.processes
+async def test_an_engine_that_cant_start_is_said_and_left_alone(tmp_path: Path) -> None:
+    """The model has no graph, and mostly OpenVINO is not installed either."""
+    small = tmp_path / "models" / "small"
+    small.mkdir(parents=True)
+    for name in ("model.gguf", "model.json", "tokenizer.json"):
+        (small / name).symlink_to(installed_models() / "small" / name)
+    settings = '[models]\narithmetic = "openvino"\nlarge = "off"\n'
+    service = Service(tmp_path / "data", settings)
+    service.program.environment = {"TERTULIA_MODELS_DIR": str(small.parent)}
+    service.start()
+    try:
+        await answers(service)
+        fleet = await fleet_when(tmp_path / "data" / "run" / "fleet.json", '"failed"')
+        await answers(service)
+    finally:
+        service.end()
+    said = service.program.log.read_text()
+    assert '"replicas": []' in fleet
+    assert "scripts/setup openvino" in said or "tertulia models convert small" in said
+    assert "can't be started" in said
+    assert said.count("child_ended") == 2
+
+
+async def fleet_when(path: Path, word: str) -> str:
+    """What the lanes are told, as soon as this stands in it."""
+    until = time.monotonic() + START_S
+    while time.monotonic() < until:
+        if word in (told := path.read_text()):
+            return told
+        await asyncio.sleep(0.05)
+    raise AssertionError(f"nobody said {word}")
+
+
 async def answers(service: Service) -> None:
     """Returns when the lanes answer; models are not waited for."""
     until = time.monotonic() + START_S

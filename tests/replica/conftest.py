@@ -18,6 +18,8 @@ import httpx2
 import pytest
 
 ROOT = Path(__file__).parents[2]
+ARITHMETIC = os.environ.get("TERTULIA_MODELS__ARITHMETIC", "llama.cpp")
+BLOCK_TOKENS = 32 if ARITHMETIC == "openvino" else 16
 END_S = 20.0
 POLL_S = 0.02
 
@@ -82,8 +84,12 @@ class Replica:
 
 
 def start_replica(folder: Path, **settings: Any) -> Replica:
-    """Starts an engine process with one thread and reads the port from its first line."""
-    whole = {"folder": str(folder), "threads": 1, "parent_pid": os.getpid(), **settings}
+    """Starts an engine process with one thread and reads the port from its first line.
+
+    It computes with what `serve` would.
+    """
+    whole = {"folder": str(folder), "threads": 1, "parent_pid": os.getpid()}
+    whole |= {"arithmetic": ARITHMETIC, **settings}
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.replica.engine_process", json.dumps(whole)],
         stdout=subprocess.PIPE,

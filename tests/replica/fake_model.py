@@ -39,7 +39,9 @@ class FakeModel:
         window_tokens: int = 500,
     ) -> None:
         self._next_token = next_token
-        self.limits = ModelLimits(window_tokens, n_cache, n_sequences, 256, 256, 258)
+        self.limits = ModelLimits(
+            window_tokens, n_cache, n_sequences, 256, 256, 258, block_tokens=4, idle_share=1.0
+        )
         self._tokens: dict[int, int] = {}  # by cell
         self._held: dict[int, dict[int, int]] = {n: {} for n in range(n_sequences)}  # by position
         self._new_cell = 0

@@ -11,7 +11,14 @@ import httpx2
 import pytest
 
 from tertulia.replica.dialect import REFUSED
-from tests.replica.conftest import END_S, Replica, end_replica, start_replica
+from tests.replica.conftest import (
+    ARITHMETIC,
+    BLOCK_TOKENS,
+    END_S,
+    Replica,
+    end_replica,
+    start_replica,
+)
 
 pytestmark = [pytest.mark.model, pytest.mark.processes]
 
@@ -185,6 +192,10 @@ def test_continuing_from_prompt_and_sent_ids_goes_on_with_the_same_ids(replica: 
     assert rest == whole[10:]
 
 
+@pytest.mark.skipif(
+    ARITHMETIC == "openvino",
+    reason="in bf16 a reply that is read anew differs by more than its last bits",
+)
 def test_a_seeded_reply_goes_on_with_the_same_ids_too(replica: Replica) -> None:
     prompt = [504, 3575, 282, 4649, 314]
     how = {"temperature": 0.9, "top_p": 0.95, "seed": 7, "ignore_eos": True}
@@ -221,13 +232,13 @@ def test_emoji_come_out_whole_and_their_first_tokens_with_empty_text(replica: Re
 
 
 def test_the_shared_beginning_is_cached_once_for_all_salts(replica: Replica) -> None:
-    prompt = list(range(2000, 2120))
+    prompt = list(range(2000, 2130))
     cached = []
     for salt in ("ada", "bob", "ada"):
         fields = {"cache_salt": salt, "cache_shared_tokens": 70}
         usage = replica.complete(prompt, max_tokens=1, **fields)["usage"]
         cached.append(usage["prompt_tokens_details"]["cached_tokens"])
-    assert cached == [0, 64, 112]
+    assert cached == [0, 64, 128]  # whole blocks of 16 or 32
 
 
 def test_more_shared_tokens_than_the_prompt_has_are_refused(replica: Replica) -> None:
@@ -240,9 +251,11 @@ def test_more_shared_tokens_than_the_prompt_has_are_refused(replica: Replica) ->
 def test_what_was_forgotten_is_computed_again_and_the_answer_says_how_much_it_was(
     replica: Replica,
 ) -> None:
+    whole = 3 * BLOCK_TOKENS
+
     def cached(salt: str, session: str) -> int:
         fields = {"cache_salt": salt, "session_id": session, "max_tokens": 1}
-        usage = replica.complete([{"one": 7, "two": 8}[session]] * 60, **fields)["usage"]
+        usage = replica.complete([{"one": 7, "two": 8}[session]] * (whole + 12), **fields)["usage"]
         return int(usage["prompt_tokens_details"]["cached_tokens"])
 
     def forget(**body: str) -> int:
@@ -253,20 +266,20 @@ def test_what_was_forgotten_is_computed_again_and_the_answer_says_how_much_it_wa
     for salt in ("eve", "dan"):
         assert [cached(salt, "one"), cached(salt, "two")] == [0, 0]
     assert forget(cache_salt="eve", session_id="one") == 3
-    assert [cached("eve", "one"), cached("eve", "two"), cached("dan", "one")] == [0, 48, 48]
+    assert [cached("eve", "one"), cached("eve", "two"), cached("dan", "one")] == [0, whole, whole]
     assert forget(cache_salt="eve") == 6
     assert forget(cache_salt="eve") == 0
-    assert cached("dan", "two") == 48
+    assert cached("dan", "two") == whole
     assert replica.client.post("/inference/v1/forget", json={}).status_code == 400
 
 
 def test_the_next_turn_reuses_the_prefix_only_under_the_same_salt(replica: Replica) -> None:
-    prompt = list(range(1000, 1120))
+    prompt = list(range(1000, 1130))
     cached = []
     for salt in ("ada", "ada", "bob"):
         usage = replica.complete(prompt, max_tokens=1, cache_salt=salt)["usage"]
         cached.append(usage["prompt_tokens_details"]["cached_tokens"])
-    assert cached == [0, 112, 0]  # whole blocks of 16
+    assert cached == [0, 128, 0]  # whole blocks of 16 or 32
 
 
 @pytest.mark.parametrize("moment", ["queued", "reading the prompt", "answering"])

@@ -4,8 +4,10 @@ It must never describe a file that our tokenizer, the engine and the chat templa
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from tertulia.description import DESCRIPTION
@@ -26,6 +28,7 @@ from tertulia.template import TemplateRefused
 FORMAT = 1  # of model.json; an installed model of another format is made again
 WEIGHTS, TOKENIZER = "model.gguf", "tokenizer.json"
 MADE = (WEIGHTS, TOKENIZER, DESCRIPTION)
+GRAPH, GRAPH_WEIGHTS = "openvino_model.xml", "openvino_model.bin"  # for OpenVINO, if it was made
 FILES = "files.json"  # what each of them was when its hash was last found right
 
 
@@ -71,10 +74,17 @@ def checked_header(gguf: Path) -> Header:
     return header
 
 
-def record_files(folder: Path, hashes: dict[str, str]) -> None:
-    """Writes down what each file is now, which is what `verify` compares with later."""
+def record_files(
+    folder: Path,
+    hashes: dict[str, str],
+    others: Mapping[str, dict[str, Any]] = MappingProxyType({}),
+) -> None:
+    """Writes down what each file is now, beside what was written of others before.
+
+    It is what `verify` compares with later.
+    """
     files = {name: {"sha256": sha256, **stamp_of(folder / name)} for name, sha256 in hashes.items()}
-    (folder / FILES).write_text(json.dumps(files, indent=1), encoding="utf-8")
+    (folder / FILES).write_text(json.dumps({**others, **files}, indent=1), encoding="utf-8")
 
 
 def stamp_of(file: Path) -> dict[str, int]:

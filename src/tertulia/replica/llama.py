@@ -6,38 +6,31 @@ It must have a process of its own, as the library aborts when it is misused; onl
 
 import importlib
 import os
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tertulia.replica.description import Description
-from tertulia.replica.model import Cancelled, Choice, Entry, ModelLimits
+from tertulia.replica.letters import bytes_of
+from tertulia.replica.model import Cancelled, Choice, Entry, ModelLimits, ModelSettings
+from tertulia.replica.sampling import RECENT_TOKENS, recent_tokens, reply_biases, seed_at
 
-RECENT_TOKENS = 64  # what the repetition penalty looks back on, llama.cpp's own default
-LOOK_BACK_TOKENS = 256  # where they are looked for, as control tokens do not count
 CELLS = 256  # llama.cpp rounds a cache up to a multiple; asking for one keeps our counts true
 # From 64 tokens on attention is computed in tiles: quicker for one sequence, and up to three times
 # as slow for several, as a tile is computed for all of them when one attends to it.
 BELOW_TILES = 63
 FLASH_ATTENTION = 1  # prefill 405 against 281 tokens/s without, 32 sequences 265 against 153
-
-
-@dataclass(frozen=True)
-class LlamaSettings:
-    """How much of the machine the model may use."""
-
-    threads: int
-    n_cache: int
-    n_sequences: int
-    n_batch: int
+BLOCK_TOKENS = 16
+# Every used cell makes every step slower, though nobody looks at it (8 streams: 24 ms a step beside
+# none, 27 ms beside 2,048 tokens, 40 ms beside 8,192), and blocks come back from ordinary memory
+# within microseconds a token.
+IDLE_SHARE = 0.125
 
 
 class LlamaModel:
     """A `Model` over a GGUF file."""
 
-    def __init__(self, folder: Path, description: Description, settings: LlamaSettings) -> None:
+    def __init__(self, folder: Path, description: Description, settings: ModelSettings) -> None:
         os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # or an abort starts a debugger
         cpp: Any = importlib.import_module("cyllama.llama.llama_cpp")
         tokenizers: Any = importlib.import_module("tokenizers")
@@ -66,6 +59,8 @@ class LlamaModel:
             n_batch=settings.n_batch,
             n_mixed=min(settings.n_batch, BELOW_TILES),
             n_vocabulary=int(self._vocabulary.n_vocab),
+            block_tokens=BLOCK_TOKENS,
+            idle_share=IDLE_SHARE,
         )
 
     @property
@@ -78,7 +73,7 @@ class LlamaModel:
     def piece(self, token: int) -> bytes:
         known = self._pieces.get(token)
         if known is None:
-            known = b"" if token in self._controls else _bytes_of(self._vocabulary.get_text(token))
+            known = b"" if token in self._controls else bytes_of(self._vocabulary.get_text(token))
             self._pieces[token] = known  # at most one entry per token of the vocabulary
         return known
 
@@ -113,21 +108,11 @@ class LlamaModel:
             self._add_biases(chain, list(choice.biases))
         if choice.repetition_penalty != 1.0:
             chain.add_penalties(RECENT_TOKENS, choice.repetition_penalty, 0.0, 0.0)
-            recent = tokens[-LOOK_BACK_TOKENS:]
-            spoken = [token for token in recent if token not in self._controls]  # ends stay free
-            for token in spoken[-RECENT_TOKENS:]:
+            for token in recent_tokens(tokens, self._controls):
                 chain.accept(token)
-        if choice.presence_penalty or choice.frequency_penalty:
-            # As biases: the library's own penalty counts the prompt as well.
-            counts = Counter(tokens[n_prompt:])
-            self._add_biases(
-                chain,
-                [
-                    (token, -choice.presence_penalty - choice.frequency_penalty * count)
-                    for token, count in counts.items()
-                    if token not in self._controls
-                ],
-            )
+        # As biases: the library's own penalty counts the prompt as well.
+        if penalties := reply_biases(choice, tokens[n_prompt:], self._controls):
+            self._add_biases(chain, penalties)
         if choice.constraint is not None:
             self._add_biases(chain, choice.constraint.biases(tokens[n_prompt:]))
 
@@ -165,7 +150,7 @@ class LlamaModel:
         self._model.close()
 
 
-def _open_context(cpp: Any, model: Any, settings: LlamaSettings, n_cache: int) -> Any:
+def _open_context(cpp: Any, model: Any, settings: ModelSettings, n_cache: int) -> Any:
     params = cpp.LlamaContextParams()
     params.n_ctx = n_cache
     params.n_batch = params.n_ubatch = settings.n_batch
@@ -191,29 +176,4 @@ def _draw(chain: Any, choice: Choice, position: int) -> None:
         chain.add_min_p(choice.min_p, 1)
     if choice.top_p < 1:
         chain.add_top_p(choice.top_p, 1)
-    chain.add_dist(_seed_at(choice.seed, position))
-
-
-def _seed_at(seed: int, position: int) -> int:
-    """A well-mixed 32-bit seed for one position, after the finaliser of MurmurHash3."""
-    mixed = (seed ^ (position * 0x9E3779B1)) & 0xFFFFFFFF
-    mixed = ((mixed ^ (mixed >> 16)) * 0x85EBCA6B) & 0xFFFFFFFF
-    mixed = ((mixed ^ (mixed >> 13)) * 0xC2B2AE35) & 0xFFFFFFFF
-    return mixed ^ (mixed >> 16)
-
-
-def _bytes_of(text: str) -> bytes:
-    return b"".join(
-        bytes([_BYTE_OF[letter]]) if letter in _BYTE_OF else letter.encode() for letter in text
-    )
-
-
-def _byte_letters() -> dict[str, int]:
-    """How byte-level vocabularies write each byte: as itself where it is printable."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    letters = {chr(byte): byte for byte in printable}
-    others = [byte for byte in range(256) if byte not in printable]
-    return letters | {chr(256 + place): byte for place, byte in enumerate(others)}
-
-
-_BYTE_OF = _byte_letters()
+    chain.add_dist(seed_at(choice.seed, position))

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import anyio
 import uvicorn
@@ -30,8 +31,9 @@ from tertulia.replica.engine import Engine, EngineSettings
 from tertulia.replica.generation import Emission
 from tertulia.replica.inbox import QueueBounds
 from tertulia.replica.lifeline import die_with_parent
-from tertulia.replica.llama import LlamaModel, LlamaSettings
+from tertulia.replica.llama import LlamaModel
 from tertulia.replica.metrics import ReplicaMetrics
+from tertulia.replica.model import Model, ModelSettings, NotReady
 from tertulia.replica.server import COMPILERS, Served, replica_app
 from tertulia.replica.shelf import hold
 from tertulia.replica.spill import Spill
@@ -44,13 +46,11 @@ log = logging.getLogger("tertulia.replica")
 KEY_VARIABLE = "TERTULIA_REPLICA_KEY"  # never an argument: those are seen by everybody in `ps`
 GRACE_S = 5.0  # for open streams, when asked to end
 BACKLOG = 256
-BLOCK_TOKENS = 16  # as in vLLM; what a conversation has beyond whole blocks is computed again
-# Kept of ended requests in the model's cache. Here every used cell makes every step slower, though
-# nobody looks at it (8 streams: 24 ms a step beside none, 27 ms beside 2,048 tokens, 40 ms beside
-# 8,192), and blocks come back from ordinary memory within microseconds a token.
-IDLE_SHARE = 0.125
 N_ANCHORS = 64  # conversations whose last blocks may be in the model's cache at once
 MEGABYTE = 1_000_000
+
+
+Arithmetic = Literal["llama.cpp", "openvino"]
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,7 @@ class ReplicaSettings:
     folder: Path  # of an installed model
     host: str = "127.0.0.1"
     port: int = 0  # 0: any free one; the first line on standard output says which
+    arithmetic: Arithmetic = "llama.cpp"
     threads: int = 0  # 0: all cores
     n_slots: int = 8  # the CPU's arithmetic is used up by eight streams; more only slow each other
     n_cache: int = 16_384  # tokens, of all sequences together
@@ -90,16 +91,19 @@ def run(settings: ReplicaSettings) -> int:
     began_s = time.perf_counter()
     thread = ComputeThread()
     try:
-        model = thread.do(
-            lambda: LlamaModel(settings.folder, description, _llama_settings(settings))
-        ).result()
+        model = thread.do(lambda: _opened(settings, description)).result()
+    except NotReady as error:
+        listener.close()
+        log.error("%s", error)
+        return 2
     except (ValueError, OSError, RuntimeError) as error:
         listener.close()
         log.error("%s can't be loaded: %s", settings.folder, error)
         name = settings.folder.name
         log.error("`tertulia models verify %s` says what is wrong with it", name)
         return 2
-    cost, block_bytes = thread.do(lambda: measure_step_cost(model, BLOCK_TOKENS)).result()
+    block_tokens = model.limits.block_tokens
+    cost, block_bytes = thread.do(lambda: measure_step_cost(model, block_tokens)).result()
     bounds = _engine_settings(settings, model, block_bytes)
     try:
         spill = Spill(block_bytes, bounds.cache.n_disk, settings.disk_folder)
@@ -109,8 +113,10 @@ def run(settings: ReplicaSettings) -> int:
         log.error("there is no room for %d bytes of cache on disk: %s", settings.disk_bytes, error)
         return 2
     log.info(
-        "%s is ready after %.1f s: a step takes %.1f ms and %.2f a token; %d slots, %d tokens",
+        "%s is ready on %s after %.1f s: "
+        "a step takes %.1f ms and %.2f a token; %d slots, %d tokens",
         description.served_id,
+        settings.arithmetic,
         time.perf_counter() - began_s,
         cost.fixed_s * 1000,
         cost.token_s * 1000,
@@ -141,7 +147,7 @@ async def _serve(
     settings: ReplicaSettings,
     description: Description,
     prompts: ChatPrompts,
-    model: LlamaModel,
+    model: Model,
     thread: ComputeThread,
     engine_for: Callable[[Callable[[list[Emission]], None]], Engine],
     listener: socket.socket,
@@ -195,10 +201,9 @@ def _say_ready(listener: socket.socket) -> None:
     sys.stdout.flush()
 
 
-def _engine_settings(
-    settings: ReplicaSettings, model: LlamaModel, block_bytes: int
-) -> EngineSettings:
-    n_blocks = model.limits.n_cache // BLOCK_TOKENS
+def _engine_settings(settings: ReplicaSettings, model: Model, block_bytes: int) -> EngineSettings:
+    block_tokens = model.limits.block_tokens
+    n_blocks = model.limits.n_cache // block_tokens
     return EngineSettings(
         steps=StepBounds(
             settings.n_slots,
@@ -208,8 +213,8 @@ def _engine_settings(
         ),
         cache=CacheLimits(
             n_blocks,
-            BLOCK_TOKENS,
-            n_idle=int(n_blocks * IDLE_SHARE),
+            block_tokens,
+            n_idle=int(n_blocks * model.limits.idle_share),
             n_host=settings.host_bytes // block_bytes,
             n_disk=settings.disk_bytes // block_bytes,
         ),
@@ -218,10 +223,16 @@ def _engine_settings(
     )
 
 
-def _llama_settings(settings: ReplicaSettings) -> LlamaSettings:
-    return LlamaSettings(
+def _opened(settings: ReplicaSettings, description: Description) -> Model:
+    wanted = ModelSettings(
         threads=settings.threads or len(os.sched_getaffinity(0)),
         n_cache=settings.n_cache,
         n_sequences=2 * settings.n_slots + N_ANCHORS,
         n_batch=max(settings.batch_tokens, settings.n_slots),
     )
+    if settings.arithmetic == "llama.cpp":
+        return LlamaModel(settings.folder, description, wanted)
+    # Only here: it brings numpy, which llama.cpp does without.
+    from tertulia.replica.openvino import OpenVinoModel
+
+    return OpenVinoModel(settings.folder, description, wanted)

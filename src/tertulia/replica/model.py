@@ -13,6 +13,20 @@ class Cancelled(RuntimeError):
     """The decode was interrupted by `cancel`; what it had written must be cut again."""
 
 
+class NotReady(RuntimeError):
+    """Something must be installed or made first; the message says what, and by which command."""
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """How much of the machine the model may use."""
+
+    threads: int
+    n_cache: int
+    n_sequences: int
+    n_batch: int
+
+
 @dataclass(frozen=True)
 class ModelLimits:
     """What the model was opened with."""
@@ -23,6 +37,8 @@ class ModelLimits:
     n_batch: int  # tokens in one decode
     n_mixed: int  # tokens in one decode of several sequences
     n_vocabulary: int  # ids from here on do not exist
+    block_tokens: int  # what is copied, saved and restored are whole blocks of so many tokens
+    idle_share: float  # of the cache, for what ended requests left: what can lie there for nothing
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,25 +6,28 @@ It must be used by one thread; a block that two sequences hold is never written.
 import importlib
 from collections import Counter
 from collections.abc import Sequence
+from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tertulia.replica.card import GRAPH, GRAPH_WEIGHTS
 from tertulia.replica.description import Description
-from tertulia.replica.llama import RECENT_TOKENS, LlamaSettings, _bytes_of, _seed_at
-from tertulia.replica.model import Cancelled, Choice, Entry, ModelLimits
+from tertulia.replica.draw import draw
+from tertulia.replica.letters import bytes_of
+from tertulia.replica.model import Cancelled, Choice, Entry, ModelLimits, ModelSettings, NotReady
 
 BLOCK = 32  # tokens; the only size that OpenVINO's CPU plug-in offers
-MOST_LIKELY = 256  # candidates that are sorted for top-p: the whole vocabulary would take longer
-GRAPH = "openvino_model.xml"  # beside it lies the .bin with the weights
+IDLE_SHARE = 1.0  # what lies there slows nobody down: a step reads only the blocks of its sequences
 
 
 class OpenVinoModel:
     """A `Model` over a folder that holds a converted graph beside the tokenizer."""
 
-    def __init__(self, folder: Path, description: Description, settings: LlamaSettings) -> None:
+    def __init__(self, folder: Path, description: Description, settings: ModelSettings) -> None:
+        _check_ready(folder)
         ov: Any = importlib.import_module("openvino")
         passes: Any = importlib.import_module("openvino._offline_transformations")
         tokenizers: Any = importlib.import_module("tokenizers")
@@ -69,6 +72,8 @@ class OpenVinoModel:
             n_batch=settings.n_batch,
             n_mixed=settings.n_batch,
             n_vocabulary=self._tokenizer.get_vocab_size(),
+            block_tokens=BLOCK,
+            idle_share=IDLE_SHARE,
         )
 
     @property
@@ -79,7 +84,7 @@ class OpenVinoModel:
         return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
     def piece(self, token: int) -> bytes:
-        return b"" if token in self._controls else _bytes_of(self._tokenizer.id_to_token(token))
+        return b"" if token in self._controls else bytes_of(self._tokenizer.id_to_token(token))
 
     def is_end(self, token: int) -> bool:
         return token in self._ends
@@ -114,24 +119,9 @@ class OpenVinoModel:
         self._rows = {row: place for place, row in enumerate(wanted)}
         self._logits = self._request.get_output_tensor(0).data.reshape(len(wanted), -1)
 
-    def choose(self, row: int, choice: Choice, tokens: Sequence[int], n_prompt: int) -> int:  # noqa: ARG002  # the other model needs it
-        logits = self._logits[self._rows[row]]
-        if choice.repetition_penalty != 1.0:
-            recent = [token for token in tokens[-256:] if token not in self._controls]
-            said = np.unique(np.array(recent[-RECENT_TOKENS:], np.int64))
-            logits = logits.copy()
-            factor = choice.repetition_penalty
-            logits[said] *= np.where(logits[said] > 0, 1 / factor, factor)
-        if choice.temperature <= 0:
-            return int(logits.argmax())
-        likely = np.argpartition(logits, -MOST_LIKELY)[-MOST_LIKELY:]
-        likely = likely[np.argsort(-logits[likely], kind="stable")]
-        # The share is of the whole vocabulary, not of the candidates alone.
-        weights = np.exp((logits - logits[likely[0]]) / choice.temperature)
-        summed = np.cumsum(weights[likely]) / weights.sum()
-        n_kept = min(int(np.searchsorted(summed, choice.top_p)) + 1, MOST_LIKELY)
-        drawn = np.random.Generator(np.random.Philox(_seed_at(choice.seed, len(tokens)))).random()
-        return int(likely[np.searchsorted(summed[: n_kept - 1], drawn * summed[n_kept - 1])])
+    def choose(self, row: int, choice: Choice, tokens: Sequence[int], n_prompt: int) -> int:
+        logits = self._logits[self._rows[row]][: self._limits.n_vocabulary]
+        return draw(logits, choice, tokens, n_prompt, self._controls)
 
     def copy(self, source: int, target: int, first: int, last: int) -> None:
         for number in range(first // BLOCK, -(-last // BLOCK)):
@@ -183,6 +173,14 @@ class OpenVinoModel:
         self._users[block] = 1
         self._tables[sequence][number] = block
         return block
+
+
+def _check_ready(folder: Path) -> None:
+    if find_spec("openvino") is None:
+        raise NotReady("OpenVINO is not installed: `scripts/setup openvino` does that")
+    if not all((folder / file).is_file() for file in (GRAPH, GRAPH_WEIGHTS)):
+        name = folder.name
+        raise NotReady(f"{name} has no graph: `tertulia models convert {name}` makes it")
 
 
 def _want_sampled_rows_only(graph: Any) -> None:

@@ -29,7 +29,7 @@ class InstallFailed(RuntimeError):
 class Progress:
     """How far one stage of an install is; `total` is 0 where it is unknown."""
 
-    stage: Literal["wait", "download", "join", "verify", "requantise", "tokenizer", "done"]
+    stage: Literal["wait", "download", "join", "verify", "requantise", "tokenizer", "graph", "done"]
     done: int
     total: int
 
@@ -73,7 +73,7 @@ def placed(
             _sync_folder(ready)
             discard(target)  # of another version, or damaged
             ready.rename(target)
-            _sync(models_dir)
+            sync(models_dir)
             shutil.rmtree(incoming)
     except OSError as error:
         if error.errno == errno.ENOSPC:
@@ -131,10 +131,11 @@ def locked(name: str, models_dir: Path, waits: Callable[[], None]) -> Iterator[N
 
 def _sync_folder(folder: Path) -> None:
     for path in (*folder.iterdir(), folder):
-        _sync(path)
+        sync(path)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Returns when a file's bytes, or a folder's names, would outlive a power cut."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)  # the rename must not outlive the bytes in a power cut

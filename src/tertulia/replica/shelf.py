@@ -13,7 +13,17 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 from tertulia.description import DESCRIPTION, DescriptionUnreadable, read_fields
-from tertulia.replica.card import FILES, FORMAT, MADE, TOKENIZER, WEIGHTS, record_files, stamp_of
+from tertulia.replica.card import (
+    FILES,
+    FORMAT,
+    GRAPH,
+    GRAPH_WEIGHTS,
+    MADE,
+    TOKENIZER,
+    WEIGHTS,
+    record_files,
+    stamp_of,
+)
 from tertulia.replica.catalogue import (
     CATALOGUE,
     CatalogueModel,
@@ -84,7 +94,12 @@ def state_of(name: str, models_dir: Path) -> State:
     if is_catalogued(name) and not is_installed(model_named(name), models_dir):
         return "damaged"
     recorded = _recorded(folder)
-    same = all(stamp_of(folder / file).items() <= kept.items() for file, kept in recorded.items())
+    try:
+        same = all(
+            stamp_of(folder / file).items() <= kept.items() for file, kept in recorded.items()
+        )
+    except OSError:  # its graph has gone: llama.cpp needs none
+        same = False
     return "verified" if recorded and same else "installed"
 
 
@@ -127,6 +142,13 @@ def verify(name: str, models_dir: Path) -> list[Checked]:
         with suppress(OSError):  # a folder that may only be read is verified all the same
             record_files(folder, {each.file: each.sha256 for each in checked})
     return checked
+
+
+def record_more(folder: Path, hashes: dict[str, str]) -> None:
+    """Writes down files that were made later; what is known of the others stays as it is."""
+    if not _recorded(folder):  # an older version installed it, or a hash was found wrong
+        verify(folder.name, folder.parent)
+    record_files(folder, hashes, _recorded(folder))
 
 
 def hold(folder: Path) -> None:
@@ -189,7 +211,7 @@ def _recorded(folder: Path) -> dict[str, dict[str, Any]]:
                 "bytes": int(files[file]["bytes"]),
                 "mtime_ns": int(files[file]["mtime_ns"]),
             }
-            for file in MADE
+            for file in (*MADE, *(file for file in (GRAPH, GRAPH_WEIGHTS) if file in files))
         }
     except (OSError, ValueError, KeyError, TypeError):
         return {}

@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from tertulia.replica.card import GRAPH, GRAPH_WEIGHTS
 from tertulia.replica.catalogue import UnknownModel, is_catalogued, model_named
 from tertulia.replica.shelf import (
     InUse,
@@ -161,7 +162,12 @@ def _verified(name: str, models_dir: Path) -> list[Finding]:
         again if catalogued else f"remove it and pull it again from {_origin(name, models_dir)}"
     )
     return [
-        Finding(f"{name}/{each.file}", "fail", each.problem, advice)
+        Finding(
+            f"{name}/{each.file}",
+            "fail",
+            each.problem,
+            f"`tertulia models convert {name}`" if each.file in (GRAPH, GRAPH_WEIGHTS) else advice,
+        )
         if each.problem
         else Finding(f"{name}/{each.file}", "ok", f"SHA-256 {each.sha256[:16]}…")
         for each in verify_folder(name, models_dir)

@@ -138,6 +138,21 @@ def quantize_model(
     raise typer.Exit(pulling.quantize(name, file_type, new_name, folder, remark))
 
 
+@models_app.command("convert")
+def convert_model(name: Name, config: Config = None) -> None:
+    """Make the graph of an installed model that OpenVINO needs, beside its file.
+
+    Needed once for each model where `models.arithmetic` is `openvino`. Takes some seconds, and
+    about as much disk as the file; more for a file of a type that OpenVINO can't read, such as
+    Q4_K_M, which is rewritten as Q8_0 first.
+
+    Example: `tertulia models convert small`
+    """
+    from tertulia.terminal import pulling
+
+    raise typer.Exit(pulling.convert(name, settings_from(config).models_folder, remark))
+
+
 @models_app.command("remove")
 def remove_model(
     name: Name,

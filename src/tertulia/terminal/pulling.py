@@ -1,4 +1,4 @@
-"""`tertulia models pull` and `quantize`: making a model, and showing how far that is.
+"""`tertulia models pull`, `quantize` and `convert`: making a model, and showing how far that is.
 
 It must leave a clear sentence behind whenever a model is not installed.
 """
@@ -27,6 +27,7 @@ from rich.progress import (
 
 from tertulia.replica.catalogue import CatalogueModel, UnknownModel, is_catalogued, model_named
 from tertulia.replica.gathering import Source
+from tertulia.replica.graph import convert as make_graph
 from tertulia.replica.hub import hub_file
 from tertulia.replica.install import install
 from tertulia.replica.own import OwnModel, adopt, quantise
@@ -43,6 +44,7 @@ _DOING: Final = {
     "verify": "verifying",
     "requantise": "rewriting it",
     "tokenizer": "making its tokenizer",
+    "graph": "making its graph",
 }
 
 
@@ -107,6 +109,16 @@ def quantize(
         return 1
 
 
+def convert(name: str, models_dir: Path, say: Say) -> int:
+    """Makes the graph of an installed model, with which OpenVINO runs it; the exit status."""
+    try:
+        folder = folder_of(name, models_dir)
+        return _shown_to_end(lambda report: make_graph(folder, report), say, "has a graph")
+    except (InstallFailed, UnknownModel) as error:
+        say(sentence(error))
+        return 1
+
+
 def _order(wanted: Wanted) -> CatalogueModel | OwnModel:
     """What to install; `InstallFailed` for words that do not go together."""
     sha256 = wanted.sha256.lower() if wanted.sha256 else None
@@ -155,14 +167,14 @@ def _made(
     return adopt(order, models_dir, report)
 
 
-def _shown_to_end(make: Callable[[Report], Path], say: Say) -> int:
+def _shown_to_end(make: Callable[[Report], Path], say: Say, what: str = "is installed") -> int:
     try:
         with _shown(say) as report:
             folder = make(report)
     except KeyboardInterrupt:
         say("Interrupted. What was fetched is kept; the same command goes on from there.")
         return 130
-    say(f"{folder.name} is installed in {folder}")
+    say(f"{folder.name} {what} in {folder}")
     return 0
 
 
