@@ -127,6 +127,21 @@ def replica(
     slots: Annotated[
         int, typer.Option(min=1, max=MOST_SLOTS, help="Replies generated at once.")
     ] = 8,
+    cache_memory_mb: Annotated[
+        int, typer.Option(min=0, help="Memory for conversations between two turns.")
+    ] = 512,
+    cache_disk_mb: Annotated[
+        int, typer.Option(min=0, help="Disk for what that memory does not hold.")
+    ] = 0,
+    step_target_ms: Annotated[
+        int, typer.Option(min=1, help="The longest a stream should wait for its next token.")
+    ] = 50,
+    queue_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Prompt tokens that may wait; no bound if not given.")
+    ] = None,
+    stream_interval: Annotated[
+        int, typer.Option(min=1, help="Tokens in one chunk of a stream, as vLLM's option.")
+    ] = 1,
     die_with_parent: Parent = None,
 ) -> None:
     """Run one embedded engine, which speaks the HTTP dialect of vLLM.
@@ -147,6 +162,11 @@ def replica(
             arithmetic=arithmetic or settings.models.arithmetic,
             threads=threads,
             n_slots=slots,
+            host_bytes=cache_memory_mb * engine.MEGABYTE,
+            disk_bytes=cache_disk_mb * engine.MEGABYTE,
+            step_target_s=step_target_ms / 1000,
+            n_queue_tokens=queue_tokens or engine.NO_BOUND,
+            stream_interval=stream_interval,
             key=os.environ.get(engine.KEY_VARIABLE) or None,
             parent_pid=die_with_parent,
         )

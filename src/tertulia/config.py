@@ -108,6 +108,21 @@ class ModelsTable(_Table):
     slots: int = Field(
         8, ge=1, le=MOST_SLOTS, description="Replies that one engine generates at once."
     )
+    cache_memory_mb: int = Field(
+        512,
+        ge=0,
+        le=1_000_000,
+        description="Memory of each engine for conversations between two turns.",
+    )
+    cache_disk_mb: int = Field(
+        0, ge=0, le=10_000_000, description="The same on disk, for what the memory does not hold."
+    )
+    step_target_ms: int = Field(
+        50,
+        ge=1,
+        le=10_000,
+        description="The longest that reading a prompt may keep streams waiting.",
+    )
 
 
 class ReplicaTable(_Table):

@@ -307,6 +307,9 @@ def _engine(settings: Settings, model: CatalogueModel, name: str, board: _Board)
     arguments += ["--models-dir", str(settings.models_folder), "--port", str(port)]
     arguments += ["--arithmetic", settings.models.arithmetic]
     arguments += ["--threads", str(_threads(settings)), "--slots", str(settings.models.slots)]
+    arguments += ["--cache-memory-mb", str(settings.models.cache_memory_mb)]
+    arguments += ["--cache-disk-mb", str(settings.models.cache_disk_mb)]
+    arguments += ["--step-target-ms", str(settings.models.step_target_ms)]
     # Its first line is for programs that start it on any free port.
     quiet = asyncio.subprocess.DEVNULL
     return _Child(f"engine {name}", arguments, {KEY_VARIABLE: key}, stdout=quiet)

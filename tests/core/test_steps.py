@@ -12,6 +12,7 @@ from tertulia.core.prefix import CacheLimits, PrefixCache
 from tertulia.core.steps import (
     ALONE_S,
     DISTURBANCE,
+    FOUND,
     SMALLEST_CHUNK,
     Sequence,
     Step,
@@ -225,6 +226,24 @@ def test_a_prompt_that_is_read_meanwhile_is_taken_over_from_whoever_read_it() ->
     assert scheduler.running[2].n_cached == 36
 
 
+def test_a_long_prompt_that_is_known_is_taken_over_in_several_steps_and_nothing_is_computed() -> (
+    None
+):
+    scheduler = scheduler_of(n_blocks=400)
+    tokens = list(range(2 * FOUND * BLOCK + 3 * BLOCK + 1))
+    for key in (1, 2):
+        scheduler.add(Sequence(key, 0, tokens, len(tokens) + 1, Owner("ada")))
+        while key in scheduler.running or key in scheduler.waiting:
+            step = do(scheduler)
+            if key == 2 and step.batch:
+                assert chunks(step) == [(2, 1)]
+                assert [move.kind for move in step.moves] == ["share"] * 3
+            elif key == 2:
+                # As many when it is admitted and as many again before it is read.
+                assert [move.kind for move in step.moves].count("share") == 2 * FOUND
+    assert scheduler.cache.n_idle == 2 * FOUND + 3
+
+
 def test_a_formula_follows_the_machine_and_one_odd_step_says_little() -> None:
     scheduler = scheduler_of(n_blocks=500, n_batch=256)
     scheduler.cost = StepCost(fixed_s=2 * MS, token_s=3 * MS)
@@ -298,7 +317,7 @@ def test_every_sequence_ends_and_every_promise_holds_at_every_step(
         before = dict(scheduler.running)
         waiting = sorted((one.lane, one.key) for one in scheduler.waiting.values())
         step = scheduler.next_step()
-        assert step.batch or not (scheduler.running or scheduler.waiting), "something moves"
+        assert step.batch or not (scheduler.running or scheduler.waiting), "something is computed"
 
         # Order: admissions are a prefix of the queue; who gives way is of a lower lane or is last.
         assert [key for _, key in waiting][: len(step.admitted)] == list(step.admitted)

@@ -48,6 +48,7 @@ GRACE_S = 5.0  # for open streams, when asked to end
 BACKLOG = 256
 N_ANCHORS = 64  # conversations whose last blocks may be in the model's cache at once
 MEGABYTE = 1_000_000
+NO_BOUND = 2**63
 
 
 Arithmetic = Literal["llama.cpp", "openvino"]
@@ -65,11 +66,10 @@ class ReplicaSettings:
     n_slots: int = 8  # the CPU's arithmetic is used up by eight streams; more only slow each other
     n_cache: int = 16_384  # tokens, of all sequences together
     n_queue: int = 64
-    n_queue_tokens: int = 2**63  # of prompts not read yet; more of them are refused
+    n_queue_tokens: int = NO_BOUND  # of prompts not read yet; more of them are refused
     stream_interval: int = 1  # tokens in one chunk of a stream, but for the first and the last
     host_bytes: int = 512 * MEGABYTE  # of memory, for what ended requests left
     disk_bytes: int = 0  # of disk, for what that memory does not hold
-    disk_folder: Path | None = None  # where; the system's folder for temporary files if not given
     step_target_s: float = 0.05  # the longest a stream should wait for its next token
     batch_tokens: int = 256  # in one step at most; on a CPU nothing is gained above it
     key: str | None = None  # what clients must present
@@ -106,7 +106,7 @@ def run(settings: ReplicaSettings) -> int:
     cost, block_bytes = thread.do(lambda: measure_step_cost(model, block_tokens)).result()
     bounds = _engine_settings(settings, model, block_bytes)
     try:
-        spill = Spill(block_bytes, bounds.cache.n_disk, settings.disk_folder)
+        spill = Spill(block_bytes, bounds.cache.n_disk, settings.folder)
     except OSError as error:
         listener.close()
         thread.do(model.close).result()
