@@ -232,7 +232,7 @@ def test_a_long_prompt_that_is_known_is_taken_over_in_several_steps_and_nothing_
     scheduler = scheduler_of(n_blocks=400)
     tokens = list(range(2 * FOUND * BLOCK + 3 * BLOCK + 1))
     for key in (1, 2):
-        scheduler.add(Sequence(key, 0, tokens, len(tokens) + 1, Owner("ada")))
+        scheduler.add(Sequence(key, 0, list(tokens), len(tokens) + 1, Owner("ada")))
         while key in scheduler.running or key in scheduler.waiting:
             step = do(scheduler)
             if key == 2 and step.batch:
