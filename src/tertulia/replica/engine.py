@@ -129,12 +129,7 @@ class Engine:
         `left` is called in the step thread with their number, once their blocks are free.
         """
 
-        def act(emissions: list[Emission]) -> None:
-            ended = self._end_wanted(wanted)
-            emissions += ended
-            left(len(ended))
-
-        self._inbox.ask(act, lambda: left(0))
+        self._inbox.ask(lambda: left(self._end_wanted(wanted)), lambda: left(0))
 
     def forget(
         self, salt: str | None, session: str | None, forgotten: Callable[[Forgotten], None]
@@ -147,8 +142,8 @@ class Engine:
         def is_theirs(asked: Generation) -> bool:
             return asked.owner.salt == salt and session in (None, asked.owner.session)
 
-        def act(emissions: list[Emission]) -> None:
-            emissions += self._end_wanted(is_theirs)
+        def act() -> None:
+            self._end_wanted(is_theirs)
             reached = self._scheduler.cache.forget(salt, session)
             self._cells.apply(self._scheduler.cache.moves())
             forgotten(reached)
@@ -184,7 +179,7 @@ class Engine:
 
     def step(self) -> bool:
         """One step; false when there was nothing to do. Only the step thread calls it."""
-        emissions = self._heed()
+        self._heed()
         step = self._scheduler.next_step()
         for key in step.preempted:
             self._cells.end(key)
@@ -194,8 +189,8 @@ class Engine:
         self._keep_few_anchors()
         if step.batch:
             self._compute(step)
-            emissions += self._chosen(step)
-        self._hand_on(emissions)
+            self._choose_all(step)
+        self._hand_on()
         self._n_preempted += len(step.preempted)
         return bool(step.batch or step.moves)
 
@@ -222,22 +217,20 @@ class Engine:
         if error is not None:
             self._on_death(error)
 
-    def _heed(self) -> list[Emission]:
-        """Takes in who has arrived, then does what was asked meanwhile."""
-        arrived, asked = self._inbox.take()
-        for request in arrived:
-            self._requests[request.sequence.key] = request
-            self._scheduler.add(request.sequence)
-        emissions: list[Emission] = []
-        for act in asked:
-            act(emissions)
-        return emissions
+    def _heed(self) -> None:
+        """Takes in who has arrived and does what was asked, in the order in which they came."""
+        while (one := self._inbox.take()) is not None:
+            if isinstance(one, Request):
+                self._requests[one.sequence.key] = one
+                self._scheduler.add(one.sequence)
+            else:
+                one.act()
 
-    def _end_wanted(self, wanted: Callable[[Generation], bool]) -> list[Emission]:
+    def _end_wanted(self, wanted: Callable[[Generation], bool]) -> int:
         gone = [one for one in self._requests.values() if wanted(one.generation)]
         for request in gone:
-            self._leave(request)
-        return [self._emission(request, (), "", "abort") for request in gone]
+            self._say(request, (), "", "abort")
+        return len(gone)
 
     def _begin(self, key: int) -> None:
         request = self._requests[key]
@@ -250,7 +243,6 @@ class Engine:
     def _leave(self, request: Request) -> None:
         """Its place is free at once; what it computed is kept while there is room."""
         key = request.sequence.key
-        del self._requests[key]
         is_running = key in self._scheduler.running
         self._scheduler.end(key)
         if is_running:
@@ -280,17 +272,15 @@ class Engine:
         self._scheduler.computed(step, self._clock() - began_s)
         self._n_steps += 1
 
-    def _chosen(self, step: Step) -> list[Emission]:
-        emissions = []
+    def _choose_all(self, step: Step) -> None:
         row = -1
         for chunk in step.batch:
             row += chunk.n_tokens
             request = self._requests[chunk.key]
             if request.sequence.n_left == 0:
-                emissions.append(self._choose(request, row))
-        return emissions
+                self._choose(request, row)
 
-    def _choose(self, request: Request, row: int) -> Emission:
+    def _choose(self, request: Request, row: int) -> None:
         generation, sequence = request.generation, request.sequence
         if not request.is_prefilled:
             request.is_prefilled = True
@@ -299,8 +289,8 @@ class Engine:
         try:
             token = self._model.choose(row, generation.choice, sequence.tokens, n_prompt)
         except Stuck:
-            self._leave(request)
-            return self._emission(request, (), request.cutter.rest(), "error")
+            self._say(request, (), request.cutter.rest(), "error")
+            return
         sequence.tokens.append(token)
         self._n_generated += 1
         finish: Finish | None = None
@@ -317,14 +307,25 @@ class Engine:
             elif generation.repetition and generation.repetition.ends(sequence.tokens, n_prompt):
                 text, finish = text + request.cutter.rest(), "repetition"
                 stop_string = LOOPS
-        if finish is not None:
-            self._leave(request)
-        return self._emission(request, (token,), text, finish, stop_string)
+        self._say(request, (token,), text, finish, stop_string)
 
-    def _hand_on(self, emissions: list[Emission]) -> None:
-        self._said += emissions
+    def _say(
+        self,
+        request: Request,
+        tokens: tuple[int, ...],
+        text: str,
+        finish: Finish | None,
+        stop_string: str | None = None,
+    ) -> None:
+        """Notes it before anything else can fail; whoever has finished leaves."""
+        self._said.append(self._emission(request, tokens, text, finish, stop_string))
+        if finish is not None:
+            del self._requests[request.sequence.key]  # from here on `_end_all` ends it no more
+            self._leave(request)
+
+    def _hand_on(self) -> None:
         now_s = self._clock()
-        is_urgent = any(one.is_first or one.finish is not None for one in emissions)
+        is_urgent = any(one.is_first or one.finish is not None for one in self._said)
         if self._said and (is_urgent or now_s - self._handed_on_s >= HAND_ON_S):
             said, self._said = self._said, []
             self._handed_on_s = now_s
