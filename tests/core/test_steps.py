@@ -1,5 +1,6 @@
 """Every step keeps its budget, its order and the cache, whatever waits and runs."""
 
+import math
 from dataclasses import dataclass
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tertulia.core.blocks import Owner
-from tertulia.core.costs import StepCost
+from tertulia.core.costs import FARTHEST, StepCost, Work
 from tertulia.core.prefix import CacheLimits, PrefixCache
 from tertulia.core.steps import (
     ALONE_S,
@@ -256,6 +257,18 @@ def test_a_formula_follows_the_machine_and_one_odd_step_says_little() -> None:
         scheduler.computed(step, 1 * MS)
     assert scheduler.cost.scale < 0.6
     assert chunks(scheduler.next_step())[0][1] > chunks(first)[0][1]
+
+
+@pytest.mark.parametrize("took_s", [0.0, -1.0, 3600.0, math.inf, math.nan])
+def test_a_clock_that_is_wrong_for_ever_still_leaves_steps_of_some_size(took_s: float) -> None:
+    cost, work = StepCost(5 * MS, 2 * MS), Work(10, 100, 1000)
+    for _ in range(10_000):
+        cost = cost.observed(work, took_s)
+    assert 1 / FARTHEST <= cost.scale <= FARTHEST
+    assert 0 <= cost.tokens_within(0.5, 10, 1000) <= 250 * FARTHEST
+    for _ in range(200):
+        cost = cost.observed(work, 25 * MS)  # the clock is right again
+    assert cost.scale == pytest.approx(1.0, rel=0.01)
 
 
 def test_looking_back_far_makes_the_chunks_smaller() -> None:

@@ -396,25 +396,40 @@ def test_a_dead_step_thread_ends_every_reply_and_refuses_new_ones() -> None:
         bench.ask("b")
 
 
-class Planted:
-    """A constraint whose request the engine dies of."""
+def test_a_step_that_fails_loses_nothing_of_what_had_happened_in_it() -> None:
+    """Who left before it, or ended in it, hears of that; nobody hears of two ends."""
 
-    def biases(self, _reply: Sequence[int]) -> list[tuple[int, float]]:
-        raise MemoryError("planted")
+    class Broken(FakeModel):
+        def choose(self, row: int, choice: Choice, tokens: Sequence[int], n_prompt: int) -> int:
+            if bytes(tokens[:4]) == b"fail":
+                raise MemoryError("planted")
+            return super().choose(row, choice, tokens, n_prompt)
 
-
-def test_who_ended_in_the_step_that_died_is_told_so() -> None:
-    bench = Bench(FakeModel())
-    bench.ask("gone", 50)
-    bench.engine.step()
-    bench.engine.abort(named("gone"), lambda _n: None)
-    whole = bench.ask("whole", 1)
-    choice = Choice(temperature=0, top_p=1, repetition_penalty=1, seed=0, constraint=Planted())
-    broken = bench.ask("fatal", 5, choice=choice)
+    bench = Bench(Broken())
+    ends = bench.ask("12345678", 1)  # its only token is chosen before the step fails
+    fails = bench.ask("failing!", 5)
+    leaves = bench.ask("somebody else", 5)
+    bench.engine.abort(named("somebody else"), lambda _n: None)
     bench.engine.start(ComputeThread(), lambda _error: None)
     assert bench.engine._ended is not None
     bench.engine._ended.result(10)
-    assert [bench.finish(key) for key in (0, whole, broken)] == ["abort", "length", "error"]
+    finishes = {key: [one.finish for one in said] for key, said in bench.said.items()}
+    assert finishes == {ends: ["length"], leaves: ["abort"], fails: ["error"]}
+    assert bench.text(ends) == expected("12345678", 1)
+
+
+def test_what_was_asked_before_a_request_came_does_not_reach_it() -> None:
+    bench = Bench(FakeModel())
+    first = bench.ask("the same id", 5, salt="ada")
+    bench.engine.abort(named("the same id"), lambda _n: None)
+    again = bench.ask("the same id", 5, salt="ada")
+    bench.engine.forget("ada", None, nothing)
+    after = bench.ask("the same id", 5, salt="ada")
+    left: list[int] = []
+    bench.engine.abort(named("unknown"), left.append)
+    bench.run()
+    assert [bench.finish(key) for key in (first, again, after)] == ["abort", "abort", "length"]
+    assert left == [0]
 
 
 class Endless(FakeModel):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 WEIGHT = 0.1  # of each new measurement: one odd step must not matter, twenty of them must
 ODD = 4.0  # no step counts as more times as long, or as short, as predicted: it may be a hiccup
+FARTHEST = 1000.0  # from what was measured: a clock that stands still must not make tokens free
 
 
 @dataclass(frozen=True)
@@ -55,5 +56,6 @@ class StepCost:
 
     def observed(self, work: Work, took_s: float) -> "StepCost":
         """The formula after a step of that work took so long."""
-        ratio = min(max(took_s / self.seconds(work), 1 / ODD), ODD)
-        return replace(self, scale=self.scale * (1 - WEIGHT + WEIGHT * ratio))
+        ratio = min(ODD, max(1 / ODD, took_s / self.seconds(work)))
+        scale = self.scale * (1 - WEIGHT + WEIGHT * ratio)
+        return replace(self, scale=min(FARTHEST, max(1 / FARTHEST, scale)))

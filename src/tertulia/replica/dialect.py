@@ -1,14 +1,19 @@
-"""The shapes of vLLM's HTTP dialect: what a request may hold and how each answer is written.
+"""What a request may hold in vLLM's HTTP dialect.
 
 It must never accept a field it would then ignore where that changes the reply; harmless ones pass.
 """
 
-import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from tertulia.core.types import Role
 from tertulia.replica.constraint import Kind
@@ -20,8 +25,23 @@ MAX_BIASES = 1024  # logits that one request changes
 MAX_BIAS = 100.0  # as in OpenAI's: enough to force or to forbid a token
 SALT_CHARS = 1024  # as in vLLM
 PRIORITY = 2**31
+MAX_MESSAGES = 4096
 MAX_USES = 1_000  # entries of the usage log in one answer
+NAME_CHARS = 64  # of a name that a client made up, in an error
 ANY_OBJECT = {"type": "object"}
+
+# The first wrong item is enough: a body of nothing but wrong ones kept the event loop busy for half
+# a minute, and took gigabytes, to list them all.
+Item = TypeVar("Item")
+Items = Annotated[list[Item], Field(fail_fast=True)]
+
+
+def _few(biases: Any) -> Any:
+    """Looked at before the items are, for the same reason."""
+    if isinstance(biases, dict) and len(biases) > MAX_BIASES:
+        raise ValueError(f"at most {MAX_BIASES} tokens")
+    return biases
+
 
 TokenId = Annotated[int, Field(ge=0, strict=True)]
 TokenKey = Annotated[int, Field(ge=0, lt=2**31)]  # keys of JSON objects are texts
@@ -119,7 +139,7 @@ class StructuredOutputs(BaseModel):
     json_source: dict[str, Any] | str | None = Field(default=None, alias="json")
     json_object: Literal[True] | None = None
     regex: str | None = None
-    choice: list[str] | None = None
+    choice: Items[str] | None = None
     grammar: str | None = None
 
     @model_validator(mode="after")
@@ -164,12 +184,12 @@ class SamplingBody(BaseModel):
     repetition_penalty: Annotated[float, Field(gt=0, le=2)] | None = None
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
-    logit_bias: Annotated[dict[TokenKey, Bias], Field(max_length=MAX_BIASES)] | None = None
+    logit_bias: Annotated[dict[TokenKey, Bias], BeforeValidator(_few)] | None = None
     response_format: ResponseFormat | None = None
     structured_outputs: StructuredOutputs | None = None
     repetition_detection: RepetitionDetection | None = None
     seed: Annotated[int, Field(ge=-(2**SEED_BITS), lt=2**SEED_BITS)] | None = None
-    stop: StopString | Annotated[list[StopString], Field(max_length=MAX_STOPS)] | None = None
+    stop: StopString | Annotated[Items[StopString], Field(max_length=MAX_STOPS)] | None = None
     stream: bool | None = False
     stream_options: StreamOptions | None = None
     stream_interval: Annotated[int, Field(ge=1, lt=2**31)] | None = None
@@ -215,7 +235,7 @@ class SamplingBody(BaseModel):
 class CompletionBody(SamplingBody):
     """`POST /v1/completions`."""
 
-    prompt: Annotated[list[TokenId], Field(min_length=1)] | Annotated[str, Field(min_length=1)]
+    prompt: Annotated[Items[TokenId], Field(min_length=1)] | Annotated[str, Field(min_length=1)]
     max_tokens: Annotated[int, Field(ge=1, strict=True)] | None = 16  # OpenAI's default
     echo: Literal[False] | None = False
     logprobs: None = None
@@ -234,7 +254,7 @@ class ChatMessage(BaseModel):
     """One message of a chat."""
 
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[TextPart]
+    content: str | Items[TextPart]
 
     @property
     def template_role(self) -> Role:
@@ -251,7 +271,7 @@ class ChatMessage(BaseModel):
 class ChatBody(SamplingBody):
     """`POST /v1/chat/completions`."""
 
-    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=4096)]
+    messages: Annotated[Items[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES)]
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
     add_generation_prompt: bool = True
@@ -266,7 +286,7 @@ class TokenizeBody(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     prompt: str | None = None
-    messages: list[ChatMessage] | None = None
+    messages: Annotated[Items[ChatMessage], Field(max_length=MAX_MESSAGES)] | None = None
     add_generation_prompt: bool = True
     continue_final_message: bool = False
 
@@ -274,7 +294,7 @@ class TokenizeBody(BaseModel):
 class DetokenizeBody(BaseModel):
     """`POST /detokenize`."""
 
-    tokens: list[TokenId]
+    tokens: Items[TokenId]
 
 
 class UsageQuery(BaseModel):
@@ -290,7 +310,7 @@ class UsageQuery(BaseModel):
 class AbortBody(BaseModel):
     """`POST /inference/v1/abort_requests`."""
 
-    request_ids: Annotated[list[str], Field(min_length=1, max_length=1024)]
+    request_ids: Annotated[Items[str], Field(min_length=1, max_length=1024)]
 
 
 class ForgetBody(BaseModel):
@@ -325,61 +345,9 @@ def read_query(kind: type[Body], query: dict[str, str]) -> Body:
 
 def _refusal(error: ValidationError) -> BadRequest:
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    field = ".".join(str(step) for step in first["loc"]) or None
-    top = str(first["loc"][0]) if first["loc"] else None
+    # Names of fields may be the client's own, and as long as its body; keys of biases always are.
+    steps = [str(step)[:NAME_CHARS] for step in first["loc"]]
+    top = steps[0] if steps else None
+    field = top if top == "logit_bias" else ".".join(steps)
     where = f"{field}: " if field else ""
     return BadRequest(f"{where}{first['msg']}", top)
-
-
-def error_document(message: str, kind: str, code: int, field: str | None = None) -> dict[str, Any]:
-    """OpenAI's error body."""
-    return {"error": {"message": message, "type": kind, "param": field, "code": code}}
-
-
-def event(document: dict[str, Any]) -> bytes:
-    """One server-sent event."""
-    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
-    return b"data: " + text.encode() + b"\n\n"
-
-
-DONE = b"data: [DONE]\n\n"
-
-
-def usage_document(n_prompt: int, n_output: int, n_cached: int) -> dict[str, Any]:
-    return {
-        "prompt_tokens": n_prompt,
-        "total_tokens": n_prompt + n_output,
-        "completion_tokens": n_output,
-        "prompt_tokens_details": {"cached_tokens": n_cached},
-    }
-
-
-def completion_choice(
-    text: str,
-    finish: str | None,
-    stop_string: str | None,
-    token_ids: Sequence[int] | None,
-    prompt_token_ids: Sequence[int] | None,
-) -> dict[str, Any]:
-    return {
-        "index": 0,
-        "text": text,
-        "logprobs": None,
-        "finish_reason": finish,
-        "stop_reason": stop_string,
-        "token_ids": None if token_ids is None else list(token_ids),
-        "prompt_token_ids": None if prompt_token_ids is None else list(prompt_token_ids),
-    }
-
-
-def chat_delta(
-    delta: dict[str, Any], finish: str | None, stop_string: str | None, ids: Sequence[int] | None
-) -> dict[str, Any]:
-    return {
-        "index": 0,
-        "delta": delta,
-        "logprobs": None,
-        "finish_reason": finish,
-        "stop_reason": stop_string,
-        "token_ids": None if ids is None else list(ids),
-    }

@@ -79,7 +79,6 @@ class Engine:
         self._cells = Cells(model, limits.block_tokens, settings.n_anchors, spill)
         self._n_prompt = self._n_generated = self._n_hits = 0
         self._n_preempted = self._n_steps = 0
-        # At once and in one place, or a step that fails would lose what it had said.
         self._said: list[Emission] = []
         self._handed_on_s = 0.0
         self._step_began_s: float | None = None
@@ -131,10 +130,7 @@ class Engine:
         if the engine has ended.
         """
 
-        def act() -> None:
-            left(self._end_wanted(wanted))
-
-        self._inbox.ask(act, lambda: left(0))
+        self._inbox.ask(lambda: left(self._end_wanted(wanted)), lambda: left(0))
 
     def forget(
         self, salt: str | None, session: str | None, forgotten: Callable[[Forgotten], None]
@@ -197,7 +193,7 @@ class Engine:
         self._keep_few_anchors()
         if step.batch:
             self._compute(step)
-            self._choose_next(step)
+            self._choose_all(step)
         self._hand_on()
         self._n_preempted += len(step.preempted)
         return bool(step.batch or step.moves)
@@ -226,19 +222,18 @@ class Engine:
             self._on_death(error)
 
     def _heed(self) -> None:
-        """Takes in who has arrived, then does what was asked meanwhile."""
-        arrived, asked = self._inbox.take()
-        for request in arrived:
-            self._requests[request.sequence.key] = request
-            self._scheduler.add(request.sequence)
-        for act in asked:
-            act()
+        """Takes in who has arrived and does what was asked, in the order in which they came."""
+        while (one := self._inbox.take()) is not None:
+            if isinstance(one, Request):
+                self._requests[one.sequence.key] = one
+                self._scheduler.add(one.sequence)
+            else:
+                one.act()
 
     def _end_wanted(self, wanted: Callable[[Generation], bool]) -> int:
         gone = [one for one in self._requests.values() if wanted(one.generation)]
         for request in gone:
-            self._leave(request)
-            self._said.append(self._emission(request, (), "", "abort"))
+            self._say(request, (), "", "abort")
         return len(gone)
 
     def _begin(self, key: int) -> None:
@@ -252,7 +247,6 @@ class Engine:
     def _leave(self, request: Request) -> None:
         """Its place is free at once; what it computed is kept while there is room."""
         key = request.sequence.key
-        del self._requests[key]
         is_running = key in self._scheduler.running
         self._scheduler.end(key)
         if is_running:
@@ -282,15 +276,15 @@ class Engine:
         self._scheduler.computed(step, self._clock() - began_s)
         self._n_steps += 1
 
-    def _choose_next(self, step: Step) -> None:
+    def _choose_all(self, step: Step) -> None:
         row = -1
         for chunk in step.batch:
             row += chunk.n_tokens
             request = self._requests[chunk.key]
             if request.sequence.n_left == 0:
-                self._said.append(self._choose(request, row))
+                self._choose(request, row)
 
-    def _choose(self, request: Request, row: int) -> Emission:
+    def _choose(self, request: Request, row: int) -> None:
         generation, sequence = request.generation, request.sequence
         if not request.is_prefilled:
             request.is_prefilled = True
@@ -299,8 +293,8 @@ class Engine:
         try:
             token = self._model.choose(row, generation.choice, sequence.tokens, n_prompt)
         except Stuck:
-            self._leave(request)
-            return self._emission(request, (), request.cutter.rest(), "error")
+            self._say(request, (), request.cutter.rest(), "error")
+            return
         sequence.tokens.append(token)
         self._n_generated += 1
         finish: Finish | None = None
@@ -317,9 +311,21 @@ class Engine:
             elif generation.repetition and generation.repetition.ends(sequence.tokens, n_prompt):
                 text, finish = text + request.cutter.rest(), "repetition"
                 stop_string = LOOPS
+        self._say(request, (token,), text, finish, stop_string)
+
+    def _say(
+        self,
+        request: Request,
+        tokens: tuple[int, ...],
+        text: str,
+        finish: Finish | None,
+        stop_string: str | None = None,
+    ) -> None:
+        """Notes it before anything else can fail; whoever has finished leaves."""
+        self._said.append(self._emission(request, tokens, text, finish, stop_string))
         if finish is not None:
+            del self._requests[request.sequence.key]  # from here on `_end_all` ends it no more
             self._leave(request)
-        return self._emission(request, (token,), text, finish, stop_string)
 
     def _hand_on(self) -> None:
         now_s = self._clock()

@@ -4,12 +4,11 @@ It must never make anybody wait for a step, and never take more than its bounds.
 """
 
 import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from tertulia.replica.generation import Request
-
-Act = Callable[[], None]  # done between two steps
 
 
 class QueueFull(RuntimeError):
@@ -33,25 +32,30 @@ class QueueBounds:
 
 
 @dataclass(frozen=True)
-class _Asked:
-    act: Act
+class Asked:
+    """Something to do between two steps, and what to do instead if there will be no other step."""
+
+    act: Callable[[], None]
     when_dead: Callable[[], None]
 
 
 class Inbox:
-    """Holds both until they are taken. `n_tokens` are those of prompts not begun, taken or not."""
+    """Holds both in their order until they are taken: who comes after an abort is not its business.
+
+    `n_tokens` are those of prompts not begun, taken or not.
+    """
 
     def __init__(self, bounds: QueueBounds) -> None:
         self._bounds = bounds
         self._changed = threading.Condition()
-        self._requests: list[Request] = []
-        self._asked: list[_Asked] = []
+        self._came: deque[Request | Asked] = deque()
+        self._n_requests = 0
         self._n_tokens = 0
         self._is_closed = False
 
     @property
     def n_requests(self) -> int:
-        return len(self._requests)
+        return self._n_requests
 
     def put(self, request: Request, n_waiting: int, n_free: int) -> None:
         """Adds a request to `n_waiting` that were taken before, of whom `n_free` find a slot."""
@@ -59,7 +63,7 @@ class Inbox:
         with self._changed:
             if self._is_closed:
                 raise EngineDead("the engine has stopped")
-            n_waiting += len(self._requests)
+            n_waiting += self._n_requests
             if n_waiting >= self._bounds.n_requests + n_free:
                 raise QueueFull(f"{n_waiting} requests are waiting", "max_num_queued_reqs")
             # One prompt alone is never refused, or it could never be served.
@@ -68,7 +72,8 @@ class Inbox:
                     f"{self._n_tokens} prompt tokens are waiting", "max_num_queued_tokens"
                 )
             self._n_tokens += n_prompt
-            self._requests.append(request)
+            self._came.append(request)
+            self._n_requests += 1
             self._changed.notify()
 
     def begun(self, request: Request) -> None:
@@ -76,36 +81,38 @@ class Inbox:
         with self._changed:
             self._n_tokens -= len(request.generation.prompt)
 
-    def ask(self, act: Act, when_dead: Callable[[], None]) -> None:
+    def ask(self, act: Callable[[], None], when_dead: Callable[[], None]) -> None:
         """Has something done before the next step, or `when_dead` if there will be none."""
         with self._changed:
             is_closed = self._is_closed
             if not is_closed:
-                self._asked.append(_Asked(act, when_dead))
+                self._came.append(Asked(act, when_dead))
                 self._changed.notify()
         if is_closed:
             when_dead()
 
-    def take(self) -> tuple[list[Request], list[Act]]:
-        """Everything that has come since the last call."""
+    def take(self) -> Request | Asked | None:
+        """The next of what has come. One at a time: whatever fails, the others are still told."""
         with self._changed:
-            requests, self._requests = self._requests, []
-            asked, self._asked = self._asked, []
-        return requests, [one.act for one in asked]
+            if not self._came:
+                return None
+            one = self._came.popleft()
+            self._n_requests -= isinstance(one, Request)
+            return one
 
     def wait(self, seconds: float) -> None:
         """Returns when something has come, or the time is over."""
         with self._changed:
-            if not (self._requests or self._asked or self._is_closed):
+            if not (self._came or self._is_closed):
                 self._changed.wait(seconds)
 
     def close(self) -> list[Request]:
         """Takes nothing more; tells those who asked, and gives the requests that nobody took."""
         with self._changed:
             self._is_closed = True
-            requests, self._requests = self._requests, []
-            asked, self._asked = self._asked, []
+            came, self._came, self._n_requests = self._came, deque(), 0
             self._changed.notify()
-        for one in asked:
-            one.when_dead()
-        return requests
+        for one in came:
+            if isinstance(one, Asked):
+                one.when_dead()
+        return [one for one in came if isinstance(one, Request)]

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from tertulia.replica.desk import Ticket
-from tertulia.replica.dialect import (
+from tertulia.replica.documents import (
     DONE,
     chat_delta,
     completion_choice,

@@ -35,10 +35,10 @@ from tertulia.replica.dialect import (
     SamplingBody,
     TokenizeBody,
     UsageQuery,
-    error_document,
     read_body,
     read_query,
 )
+from tertulia.replica.documents import error_document
 from tertulia.replica.engine import Engine
 from tertulia.replica.generation import Generation
 from tertulia.replica.metrics import ReplicaMetrics

@@ -1,6 +1,6 @@
 """Where blocks go that leave the model's cache: ordinary memory, and from there a file if wanted.
 
-It must never outlive its process, nor keep a block that was discarded.
+It must never outlive its process, nor keep a block that was taken out or discarded.
 """
 
 import os
@@ -46,18 +46,21 @@ class Spill:
         """Gives a block out; it is kept no longer."""
         if name in self._memory:
             return self._memory.pop(name)
-        slot = self._slots.pop(name)
-        self._free.append(slot)
-        state = os.pread(self._file, self._block_bytes, slot * self._block_bytes)
+        state = os.pread(self._file, self._block_bytes, self._slots[name] * self._block_bytes)
         assert len(state) == self._block_bytes, "the file of cache blocks was cut"
+        self._overwrite(name)
         return state
 
     def discard(self, name: bytes) -> None:
-        """Drops a block; in the file it is overwritten."""
+        """Drops a block."""
         if self._memory.pop(name, None) is None:
-            slot = self._slots.pop(name)
-            os.pwrite(self._file, bytes(self._block_bytes), slot * self._block_bytes)
-            self._free.append(slot)
+            self._overwrite(name)
+
+    def _overwrite(self, name: bytes) -> None:
+        slot = self._slots.pop(name)
+        # Or what an owner has deleted later, when it was elsewhere, could still be read here.
+        os.pwrite(self._file, bytes(self._block_bytes), slot * self._block_bytes)
+        self._free.append(slot)
 
     def close(self) -> None:
         if self._file >= 0:
