@@ -68,6 +68,8 @@ class Contestant:
             body |= {"return_token_ids": True, "stream_options": {"include_usage": True}}
             body |= {"cache_salt": ask.owner, "cache_shared_tokens": ask.n_shared}
             body |= {"priority": ask.priority}
+            # A greedy reply of a small model is soon a loop, which is ended by default.
+            body |= {"repetition_detection": {"max_pattern_size": 0, "min_count": 0}}
         else:
             # The same completion, on the path where llama-server tells the ids of its tokens; the
             # sampler is the shortest that is greedy.
