@@ -17,7 +17,7 @@ import structlog
 import typer
 
 from tertulia import __version__
-from tertulia.config import Settings, printed
+from tertulia.config import MOST_SLOTS, Settings, printed
 from tertulia.terminal.models_app import models_app
 from tertulia.terminal.options import AsJson, Config, fail, settings_from
 
@@ -120,7 +120,9 @@ def replica(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 takes any free one.")] = 8100,
     threads: Annotated[int, typer.Option(help="Threads of the engine; 0 is all cores.")] = 0,
-    slots: Annotated[int, typer.Option(help="Replies generated at once.")] = 8,
+    slots: Annotated[
+        int, typer.Option(min=1, max=MOST_SLOTS, help="Replies generated at once.")
+    ] = 8,
     die_with_parent: Parent = None,
 ) -> None:
     """Run one embedded engine, which speaks the HTTP dialect of vLLM.

@@ -32,6 +32,9 @@ from tertulia.core.plans import FREE
 # Small models follow short instructions; a long one costs each turn its tokens.
 _SYSTEM_PROMPT = "You are a helpful assistant. Answer briefly and clearly."
 
+# Each of the streams has a token in every step, and the engine's steps of several have 63 at most.
+MOST_SLOTS = 63
+
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 Port = Annotated[int, Field(ge=0, le=65535)]
@@ -96,7 +99,9 @@ class ModelsTable(_Table):
     threads: int = Field(
         0, ge=0, le=256, description="Threads of each engine; 0 shares the cores among them."
     )
-    slots: int = Field(8, ge=1, le=256, description="Replies that one engine generates at once.")
+    slots: int = Field(
+        8, ge=1, le=MOST_SLOTS, description="Replies that one engine generates at once."
+    )
 
 
 class ReplicaTable(_Table):

@@ -13,8 +13,12 @@ from typing import Any, cast
 
 import httpx2
 import pytest
+from typer.testing import CliRunner
 
-from tertulia.replica.main import ReplicaSettings, run
+from tertulia.cli import app
+from tertulia.config import MOST_SLOTS, ModelsTable
+from tertulia.replica.llama import BELOW_TILES
+from tertulia.replica.main import N_ANCHORS, ReplicaSettings, run
 from tertulia.replica.server import Served, replica_app
 from tests.replica.conftest import END_S, ROOT, end_replica, start_replica
 
@@ -128,6 +132,20 @@ def test_a_template_of_no_use_is_a_clear_end(
     (tmp_path / "model.json").write_text(json.dumps(described))
     assert run(ReplicaSettings(tmp_path)) == 2
     assert "does not show each system text as it is" in caplog.text
+
+
+@pytest.mark.parametrize("slots", [-1, 0, MOST_SLOTS + 1])
+def test_slots_that_no_step_has_room_for_are_a_clear_end(slots: int) -> None:
+    ended = CliRunner().invoke(app, ["replica", "small", "--slots", str(slots)])
+    assert ended.exit_code == 2
+    assert "'--slots'" in ended.output  # and not for want of a model
+    with pytest.raises(ValueError, match="slots"):
+        ModelsTable(slots=slots)
+
+
+def test_as_many_slots_as_may_be_fit_a_step_and_the_librarys_sequences() -> None:
+    assert MOST_SLOTS <= BELOW_TILES
+    assert 2 * MOST_SLOTS + N_ANCHORS + 1 <= 256  # llama.cpp's LLAMA_MAX_SEQ
 
 
 @pytest.mark.model
