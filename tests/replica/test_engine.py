@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Sequence
+from threading import Event
 from typing import Any
 
 import pytest
@@ -10,10 +11,10 @@ from hypothesis import strategies as st
 
 from tertulia.core.blocks import Owner
 from tertulia.core.prefix import Forgotten
-from tertulia.replica.engine import TooLong
+from tertulia.replica.engine import STUCK_S, TooLong
 from tertulia.replica.generation import Emission, Generation
 from tertulia.replica.inbox import EngineDead, QueueFull
-from tertulia.replica.model import Choice
+from tertulia.replica.model import Choice, Entry
 from tertulia.replica.thread import ComputeThread
 from tertulia.replica.tuning import measure_step_cost
 from tests.replica.cancels import cancel_at_random
@@ -424,6 +425,28 @@ def test_what_was_asked_before_a_request_came_does_not_reach_it() -> None:
     bench.run()
     assert [bench.finish(key) for key in (first, again, after)] == ["abort", "abort", "length"]
     assert left == [0]
+
+
+def test_a_step_that_does_not_end_is_no_life() -> None:
+    began, may_end = Event(), Event()
+
+    class Slow(FakeModel):
+        def decode(self, entries: Sequence[Entry]) -> None:
+            began.set()
+            assert may_end.wait(10)
+            super().decode(entries)
+
+    bench = Bench(Slow())
+    bench.engine.start(ComputeThread(), lambda _error: None)
+    assert bench.engine.alive
+    bench.ask("a")
+    assert began.wait(10)
+    bench.model.seconds += STUCK_S
+    assert bench.engine.alive
+    bench.model.seconds += 1.0
+    assert not bench.engine.alive
+    may_end.set()
+    assert bench.engine.stop(10)
 
 
 def test_stopping_ends_the_thread_and_what_it_ran() -> None:
