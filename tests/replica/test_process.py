@@ -87,6 +87,29 @@ def test_a_dead_step_thread_ends_the_process_and_its_streams_say_so(small_folder
     process.stdout.close()
 
 
+@pytest.mark.model
+def test_a_step_that_does_not_end_ends_the_process(small_folder: Path) -> None:
+    process = python(
+        """
+        import sys, threading
+        from tertulia.replica import engine, lifeline
+        from tertulia.replica.llama import LlamaModel
+        from tests.replica.engine_process import main
+        engine.STUCK_S, lifeline.LOOK_S = 0.2, 0.2
+        LlamaModel.choose = lambda *_arguments: threading.Event().wait()
+        sys.exit(main(sys.argv[1]))
+        """,
+        {"folder": str(small_folder), **SMALL_ENGINE},
+    )
+    assert process.stdout is not None
+    address = f"http://127.0.0.1:{json.loads(process.stdout.readline())['port']}"
+    assert httpx2.get(f"{address}/health", timeout=END_S).status_code == 200
+    with pytest.raises(httpx2.TransportError):
+        httpx2.post(f"{address}/v1/completions", json={"prompt": [504]}, timeout=END_S)
+    assert process.wait(END_S) == 1
+    process.stdout.close()
+
+
 @pytest.mark.anyio
 @pytest.mark.parametrize(("alive", "status"), [(True, 200), (False, 503)])
 async def test_health_is_that_of_the_step_thread(alive: bool, status: int) -> None:

@@ -28,7 +28,7 @@ from tertulia.replica.desk import Desk
 from tertulia.replica.engine import Engine, EngineSettings
 from tertulia.replica.generation import Emission
 from tertulia.replica.inbox import QueueBounds
-from tertulia.replica.lifeline import die_with_parent
+from tertulia.replica.lifeline import die_when_stuck, die_with_parent
 from tertulia.replica.llama import LlamaModel, LlamaSettings
 from tertulia.replica.metrics import ReplicaMetrics
 from tertulia.replica.server import COMPILERS, Served, replica_app
@@ -177,6 +177,7 @@ async def _serve(
         server.should_exit = True
 
     engine.start(thread, died)
+    die_when_stuck(lambda: engine.is_stuck)
     _say_ready(listener)
     try:
         await server.serve(sockets=[listener])
