@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 from openai import APIError, AsyncOpenAI, BadRequestError, NotFoundError, RateLimitError
 from openai.types.chat import ChatCompletionChunk, ChatCompletionMessageParam
+from pydantic import ValidationError
 from structlog.testing import capture_logs
 
 from tertulia.core.turn import delta_entry, meta_entry, terminal_entry
 from tertulia.core.types import Finish, Sampling, Status, Turn
+from tertulia.gateway.chatbody import ChatBody
 from tertulia.gateway.chunks import ChunkRender
 from tests.lanes.gateway_rig import (
     ANSWER,
@@ -228,6 +230,13 @@ async def test_what_is_not_served_is_a_400_that_names_the_field(
     assert (answer.status_code, error["param"]) == (400, field)
     assert error["type"] == "invalid_request_error"
     assert answer.headers["x-should-retry"] == "false"
+
+
+def test_of_a_list_of_wrong_stops_only_the_first_is_looked_at() -> None:
+    """T10: a million of them took seconds, in which nobody else was answered."""
+    with pytest.raises(ValidationError) as refused:
+        ChatBody.model_validate({"model": "auto", "messages": HI, "stop": [None] * 1_000})
+    assert refused.value.error_count() == 2  # neither a text nor a list of texts
 
 
 async def test_harmless_unknown_fields_are_ignored() -> None:

@@ -3,6 +3,7 @@
 import random
 import threading
 from collections.abc import Callable, Sequence
+from threading import Event
 from typing import Any
 
 import pytest
@@ -13,12 +14,12 @@ from tertulia.config import MOST_SLOTS
 from tertulia.core.blocks import Owner
 from tertulia.core.costs import StepCost
 from tertulia.core.prefix import Forgotten
-from tertulia.replica.engine import TooLong
+from tertulia.replica.engine import STUCK_S, TooLong
 from tertulia.replica.generation import Emission, Generation
 from tertulia.replica.inbox import EngineDead, QueueFull
 from tertulia.replica.llama import BELOW_TILES
 from tertulia.replica.main import N_ANCHORS
-from tertulia.replica.model import Cancelled, Choice
+from tertulia.replica.model import Cancelled, Choice, Entry
 from tertulia.replica.thread import ComputeThread
 from tertulia.replica.tuning import SKIPPED, measure_step_cost
 from tests.replica.cancels import cancel_at_random
@@ -430,6 +431,28 @@ def test_what_was_asked_before_a_request_came_does_not_reach_it() -> None:
     bench.run()
     assert [bench.finish(key) for key in (first, again, after)] == ["abort", "abort", "length"]
     assert left == [0]
+
+
+def test_a_step_that_does_not_end_is_no_life() -> None:
+    began, may_end = Event(), Event()
+
+    class Slow(FakeModel):
+        def decode(self, entries: Sequence[Entry]) -> None:
+            began.set()
+            assert may_end.wait(10)
+            super().decode(entries)
+
+    bench = Bench(Slow())
+    bench.engine.start(ComputeThread(), lambda _error: None)
+    bench.ask("a")
+    assert began.wait(10)
+    lives = []
+    for passed_s in (0.0, STUCK_S, 1.0):
+        bench.model.seconds += passed_s
+        lives.append(bench.engine.alive)
+    assert lives == [True, True, False]
+    may_end.set()
+    assert bench.engine.stop(10)
 
 
 class Endless(FakeModel):

@@ -13,8 +13,12 @@ from typing import Any, cast
 
 import httpx2
 import pytest
+from typer.testing import CliRunner
 
-from tertulia.replica.main import ReplicaSettings, run
+from tertulia.cli import app
+from tertulia.config import MOST_SLOTS, ModelsTable
+from tertulia.replica.llama import BELOW_TILES
+from tertulia.replica.main import N_ANCHORS, ReplicaSettings, run
 from tertulia.replica.server import Served, replica_app
 from tests.replica.conftest import END_S, ROOT, end_replica, start_replica
 
@@ -83,6 +87,29 @@ def test_a_dead_step_thread_ends_the_process_and_its_streams_say_so(small_folder
     process.stdout.close()
 
 
+@pytest.mark.model
+def test_a_step_that_does_not_end_ends_the_process(small_folder: Path) -> None:
+    process = python(
+        """
+        import sys, threading
+        from tertulia.replica import engine, lifeline
+        from tertulia.replica.llama import LlamaModel
+        from tests.replica.engine_process import main
+        engine.STUCK_S, lifeline.LOOK_S = 0.2, 0.2
+        LlamaModel.choose = lambda *_arguments: threading.Event().wait()
+        sys.exit(main(sys.argv[1]))
+        """,
+        {"folder": str(small_folder), **SMALL_ENGINE},
+    )
+    assert process.stdout is not None
+    address = f"http://127.0.0.1:{json.loads(process.stdout.readline())['port']}"
+    assert httpx2.get(f"{address}/health", timeout=END_S).status_code == 200
+    with pytest.raises(httpx2.TransportError):
+        httpx2.post(f"{address}/v1/completions", json={"prompt": [504]}, timeout=END_S)
+    assert process.wait(END_S) == 1
+    process.stdout.close()
+
+
 @pytest.mark.anyio
 @pytest.mark.parametrize(("alive", "status"), [(True, 200), (False, 503)])
 async def test_health_is_that_of_the_step_thread(alive: bool, status: int) -> None:
@@ -128,6 +155,20 @@ def test_a_template_of_no_use_is_a_clear_end(
     (tmp_path / "model.json").write_text(json.dumps(described))
     assert run(ReplicaSettings(tmp_path)) == 2
     assert "does not show each system text as it is" in caplog.text
+
+
+@pytest.mark.parametrize("slots", [-1, 0, MOST_SLOTS + 1])
+def test_slots_that_no_step_has_room_for_are_a_clear_end(slots: int) -> None:
+    ended = CliRunner().invoke(app, ["replica", "small", "--slots", str(slots)])
+    assert ended.exit_code == 2
+    assert "'--slots'" in ended.output  # and not for want of a model
+    with pytest.raises(ValueError, match="slots"):
+        ModelsTable(slots=slots)
+
+
+def test_as_many_slots_as_may_be_fit_a_step_and_the_librarys_sequences() -> None:
+    assert MOST_SLOTS <= BELOW_TILES
+    assert 2 * MOST_SLOTS + N_ANCHORS + 1 <= 256  # llama.cpp's LLAMA_MAX_SEQ
 
 
 @pytest.mark.model

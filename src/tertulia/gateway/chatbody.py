@@ -6,7 +6,7 @@ Unknown fields are ignored as OpenAI's clients expect; fields that would change 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -68,7 +68,8 @@ class ChatBody(BaseModel):
     temperature: float | None = Field(default=None, ge=0, le=2)
     top_p: float | None = Field(default=None, ge=0, le=1)
     seed: int | None = Field(default=None, ge=-(2**63), lt=2**63)
-    stop: str | list[str] | None = None
+    # The first wrong one is enough: a list of a million took seconds to refuse item by item.
+    stop: str | Annotated[list[str], Field(fail_fast=True)] | None = None
 
     @property
     def includes_usage(self) -> bool:

@@ -87,11 +87,15 @@ class Engine:
 
     @property
     def alive(self) -> bool:
-        """False when the step thread has ended, or is stuck in a step that does not end."""
-        began_s = self._step_began_s
-        is_stuck = began_s is not None and self._clock() - began_s > STUCK_S
+        """False when the step thread has ended, or is stuck."""
         is_running = self._ended is not None and not self._ended.done()
-        return is_running and self._death is None and not is_stuck
+        return is_running and self._death is None and not self.is_stuck
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether the step thread is in a step that does not end."""
+        began_s = self._step_began_s
+        return began_s is not None and self._clock() - began_s > STUCK_S
 
     def start(self, thread: ComputeThread, on_death: Callable[[BaseException], None]) -> None:
         """Steps from now on; `on_death` is told what ended it, if it was not `stop`."""

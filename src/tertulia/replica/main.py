@@ -30,7 +30,7 @@ from tertulia.replica.desk import Desk
 from tertulia.replica.engine import Engine, EngineSettings
 from tertulia.replica.generation import Emission
 from tertulia.replica.inbox import QueueBounds
-from tertulia.replica.lifeline import die_with_parent
+from tertulia.replica.lifeline import die_when_stuck, die_with_parent
 from tertulia.replica.llama import LlamaModel
 from tertulia.replica.metrics import ReplicaMetrics
 from tertulia.replica.model import Model, ModelSettings, NotReady
@@ -185,6 +185,7 @@ async def _serve(
         server.should_exit = True
 
     engine.start(thread, died)
+    die_when_stuck(lambda: engine.is_stuck)
     _say_ready(listener)
     try:
         await server.serve(sockets=[listener])

@@ -134,6 +134,9 @@ async def _tokenize(served: Served, request: Request) -> Response:
 
 async def _detokenize(served: Served, request: Request) -> Response:
     body = read_body(DetokenizeBody, await _body(request))
+    window = served.model.limits.window_tokens
+    if len(body.tokens) > window:  # nothing here is longer; a body of ids could be 100 MB of text
+        raise BadRequest(f"tokens: the window has only {window}", "tokens")
     _check_ids(served, body.tokens, "tokens")
     data = b"".join(served.model.piece(token) for token in body.tokens)
     return JSONResponse({"prompt": data.decode(errors="replace")})
