@@ -84,8 +84,8 @@ def test_a_step_that_is_long_by_its_decodes_alone_still_reads_a_part_of_a_prompt
     do(scheduler)
     scheduler.add(sequence(99, 500))
     step = do(scheduler)
-    # Its decodes take 31 ms, beyond the target; with the prompt it may take half as much again.
-    assert chunks(step)[-1] == (99, 15)
+    # Its decodes take 31 ms, beyond the target; with the prompt it may take 1.4 times that.
+    assert chunks(step)[-1] == (99, 12)
 
 
 def test_a_batch_is_never_larger_than_the_model_takes() -> None:

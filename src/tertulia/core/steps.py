@@ -9,8 +9,10 @@ from tertulia.core.blocks import Move, Owner, block_name
 from tertulia.core.costs import StepCost, Work
 from tertulia.core.prefix import PrefixCache
 
-SMALLEST_CHUNK = 8  # tokens: what is left of a step for prefill is never less, or it would not end
-DISTURBANCE = 1.5  # a step with prefill may last this many times as long as its decodes alone
+SMALLEST_CHUNK = 2  # tokens: what is left of a step for prefill is never less, or it would not end
+DISTURBANCE = (
+    1.4  # times as long as its decodes alone a step with prefill may last; 1.5 with errors
+)
 TILE = 64  # tokens that attention is computed for at once: a prompt alone is read in whole ones
 ALONE_S = 0.5  # a step without decodes: nobody waits for a token, but somebody may arrive or leave
 FOUND = 64  # blocks of one sequence taken over in a step: bringing back so many takes 6 ms of it
