@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tertulia.core.blocks import Owner
-from tertulia.core.costs import FARTHEST, StepCost, Work
+from tertulia.core.costs import FARTHEST, NOTHING, StepCost, Work
 from tertulia.core.prefix import CacheLimits, PrefixCache
 from tertulia.core.steps import (
     ALONE_S,
@@ -51,7 +51,7 @@ def sequence(key: int, n_prompt: int, n_reply: int = 10, lane: int = 0) -> Seque
 def do(scheduler: StepScheduler) -> Step:
     """One step as the engine does it, in exactly the time that was expected."""
     step = scheduler.next_step()
-    scheduler.computed(step, scheduler.cost.seconds(step.work))
+    scheduler.computed(step, scheduler.cost.seconds(step.decodes, step.prefill))
     for chunk in step.batch:
         one = scheduler.running[chunk.key]
         if one.n_left == 0:
@@ -251,24 +251,45 @@ def test_a_formula_follows_the_machine_and_one_odd_step_says_little() -> None:
     scheduler.add(sequence(1, 1900, n_reply=2))
     first = scheduler.next_step()
     scheduler.computed(first, 1000.0)
-    assert 1.0 < scheduler.cost.scale < 1.5
+    assert 1.0 < scheduler.cost.prefill_scale < 1.5
     for _ in range(10):
         step = scheduler.next_step()
         scheduler.computed(step, 1 * MS)
-    assert scheduler.cost.scale < 0.6
+    assert scheduler.cost.prefill_scale < 0.6
+    assert scheduler.cost.scale == 1.0  # nothing was learned of decodes
     assert chunks(scheduler.next_step())[0][1] > chunks(first)[0][1]
+
+
+def test_decodes_do_not_seem_longer_for_what_is_read_beside_them() -> None:
+    """Or a step might last ever longer: it may be 1.4 times as long as its decodes seem to be."""
+    scheduler = scheduler_of(n_blocks=2000, n_batch=256, n_mixed=63)
+    for key in range(8):
+        scheduler.add(sequence(key, 1, n_reply=500))
+    do(scheduler)
+    scheduler.add(sequence(99, 6000))
+    took_s = 0.0
+    for _ in range(200):
+        step = scheduler.next_step()
+        n_read = step.prefill.n_tokens
+        took_s = (2 + 8 + 10 * n_read) * MS  # reading costs ten times what it is believed to
+        scheduler.computed(step, took_s)
+        for chunk in step.batch[:8]:
+            scheduler.running[chunk.key].tokens.append(1)
+    assert took_s <= max(20 * MS, (2 + 8 + 10 * SMALLEST_CHUNK) * MS)
 
 
 @pytest.mark.parametrize("took_s", [0.0, -1.0, 3600.0, math.inf, math.nan])
 def test_a_clock_that_is_wrong_for_ever_still_leaves_steps_of_some_size(took_s: float) -> None:
     cost, work = StepCost(5 * MS, 2 * MS), Work(10, 100, 1000)
     for _ in range(10_000):
-        cost = cost.observed(work, took_s)
-    assert 1 / FARTHEST <= cost.scale <= FARTHEST
+        cost = cost.observed(work, NOTHING, took_s).observed(work, work, took_s)
+    assert min(cost.scale, cost.prefill_scale) >= 1 / FARTHEST
+    assert max(cost.scale, cost.prefill_scale) <= FARTHEST
     assert 0 <= cost.tokens_within(0.5, 10, 1000) <= 250 * FARTHEST
     for _ in range(200):
-        cost = cost.observed(work, 25 * MS)  # the clock is right again
-    assert cost.scale == pytest.approx(1.0, rel=0.01)
+        # The clock is right again.
+        cost = cost.observed(work, NOTHING, 25 * MS).observed(work, work, 45 * MS)
+    assert (cost.scale, cost.prefill_scale) == pytest.approx((1.0, 1.0), rel=0.01)
 
 
 def test_looking_back_far_makes_the_chunks_smaller() -> None:
@@ -356,7 +377,7 @@ def test_every_sequence_ends_and_every_promise_holds_at_every_step(
         assert len(held) + cache.n_available == N_BLOCKS
         assert len(scheduler.running) <= n_slots
         assert all(not one.table for one in scheduler.waiting.values())
-        scheduler.computed(step, cost.seconds(step.work))
+        scheduler.computed(step, cost.seconds(step.decodes, step.prefill))
         for chunk in step.batch:
             one = scheduler.running[chunk.key]
             assert one.n_done <= len(one.table) * BLOCK

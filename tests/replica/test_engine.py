@@ -483,7 +483,7 @@ def test_stopping_ends_the_thread_and_what_it_ran_in_the_middle_of_a_step() -> N
     assert (len(bench.said[key]), bench.finish(key), deaths) == (2, "abort", [])
 
 
-def test_tokens_are_handed_on_every_40_ms_but_the_first_and_the_last_at_once() -> None:
+def test_tokens_are_handed_on_every_20_ms_but_the_first_and_the_last_at_once() -> None:
     bench, moments = Bench(FakeModel()), []
     key = bench.ask("a", 100)
     n_said = 0
@@ -493,13 +493,13 @@ def test_tokens_are_handed_on_every_40_ms_but_the_first_and_the_last_at_once() -
             n_said = len(bench.said[key])
             moments.append(n_said)
     # A token takes this model one millisecond.
-    assert moments == [1, 41, 81, 100]
+    assert moments == [1, 21, 41, 61, 81, 100]
 
 
 def test_the_tokens_a_step_has_time_for_follow_the_machine() -> None:
     bench = Bench(FakeModel())
     # Of 16.5 ms the step alone takes 2 · 2, a token 2 · 1.
-    bench.engine._scheduler.cost = StepCost(2 * TOKEN_S, TOKEN_S, scale=2)
+    bench.engine._scheduler.cost = StepCost(2 * TOKEN_S, TOKEN_S, scale=2, prefill_scale=2)
     assert bench.engine.counts().step_tokens == 6
 
 

@@ -12,7 +12,7 @@ FARTHEST = 1000.0  # from what was measured: a clock that stands still must not 
 
 @dataclass(frozen=True)
 class Work:
-    """The batch of one step, as far as its duration depends on it."""
+    """A part of a step's batch, as far as its duration depends on it."""
 
     n_tokens: int = 0
     n_attended: int = 0  # pairs of a token and one before it in its sequence
@@ -26,12 +26,17 @@ class Work:
         )
 
 
+NOTHING = Work()
+
+
 @dataclass(frozen=True)
 class StepCost:
-    """step = scale · (fixed + token · n_tokens + attended · n_attended + scanned · n_scanned).
+    """step = scale · (fixed + work of the decodes) + prefill scale · work of the prefill, where
+    work = token · n_tokens + attended · n_attended + scanned · n_scanned.
 
-    docs/explanation/engine.md has the measurements behind it. `scale` follows the machine, which is
-    not ours alone.
+    docs/explanation/engine.md has the measurements behind it. The scales follow the machine, which
+    is not ours alone. They are two, or decodes would seem the longer the more is read beside them,
+    and the longer they seem, the more may be read.
     """
 
     fixed_s: float
@@ -39,23 +44,34 @@ class StepCost:
     attended_s: float = 0.0
     scanned_s: float = 0.0
     scale: float = 1.0
+    prefill_scale: float = 1.0
 
-    def seconds(self, work: Work) -> float:
+    def seconds(self, decodes: Work, prefill: Work = NOTHING) -> float:
         """How long a step with this batch is expected to last."""
-        return self.scale * (
-            self.fixed_s
-            + self.token_s * work.n_tokens
+        decode_s = self.scale * (self.fixed_s + self._work_s(decodes))
+        return decode_s + self.prefill_scale * self._work_s(prefill)
+
+    def tokens_within(self, room_s: float, context: int, n_used: int) -> int:
+        """How many tokens after `context` may be read in a step that has so much time left."""
+        each_s = self._work_s(Work(1, context, n_used))
+        return max(0, int(room_s / (self.prefill_scale * each_s)))
+
+    def observed(self, decodes: Work, prefill: Work, took_s: float) -> "StepCost":
+        """The formula after a step with this batch took so long."""
+        decode_s = self.seconds(decodes)
+        if prefill == NOTHING:
+            return replace(self, scale=_moved(self.scale, took_s / decode_s))
+        ratio = (took_s - decode_s) / (self.prefill_scale * self._work_s(prefill))
+        return replace(self, prefill_scale=_moved(self.prefill_scale, ratio))
+
+    def _work_s(self, work: Work) -> float:
+        return (
+            self.token_s * work.n_tokens
             + self.attended_s * work.n_attended
             + self.scanned_s * work.n_scanned
         )
 
-    def tokens_within(self, room_s: float, context: int, n_used: int) -> int:
-        """How many tokens after `context` may be added to a step that has so much time left."""
-        each_s = self.token_s + self.attended_s * context + self.scanned_s * n_used
-        return max(0, int(room_s / (self.scale * each_s)))
 
-    def observed(self, work: Work, took_s: float) -> "StepCost":
-        """The formula after a step of that work took so long."""
-        ratio = min(ODD, max(1 / ODD, took_s / self.seconds(work)))
-        scale = self.scale * (1 - WEIGHT + WEIGHT * ratio)
-        return replace(self, scale=min(FARTHEST, max(1 / FARTHEST, scale)))
+def _moved(scale: float, ratio: float) -> float:
+    moved = scale * (1 - WEIGHT + WEIGHT * min(ODD, max(1 / ODD, ratio)))
+    return min(FARTHEST, max(1 / FARTHEST, moved))

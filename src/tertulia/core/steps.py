@@ -6,7 +6,7 @@ It must never let a request pass an earlier one of its lane, nor plan what the c
 from dataclasses import dataclass, field
 
 from tertulia.core.blocks import Move, Owner, block_name
-from tertulia.core.costs import StepCost, Work
+from tertulia.core.costs import NOTHING, StepCost, Work
 from tertulia.core.prefix import PrefixCache
 
 SMALLEST_CHUNK = 2  # tokens: what is left of a step for prefill is never less, or it would not end
@@ -67,7 +67,8 @@ class Step:
     preempted: tuple[int, ...]
     moves: tuple[Move, ...]
     batch: tuple[Chunk, ...]
-    work: Work
+    decodes: Work
+    prefill: Work
 
 
 class StepScheduler:
@@ -103,8 +104,8 @@ class StepScheduler:
         # After a preemption nobody is admitted at once, or two would trade places for ever.
         if not preempted:
             admitted, preempted = self._admit()
-        batch, work = self._batch()
-        return Step(tuple(admitted), tuple(preempted), self.cache.moves(), batch, work)
+        batch = self._batch()
+        return Step(tuple(admitted), tuple(preempted), self.cache.moves(), *batch)
 
     def computed(self, step: Step, took_s: float) -> None:
         """The batch has been computed; its full blocks can be found from now on."""
@@ -116,14 +117,13 @@ class StepScheduler:
             for number in range(first, sequence.n_done // n_block):
                 name = self._name(sequence, number)
                 self.cache.publish(sequence.table[number], name, sequence.owner, number)
-        self.cost = self.cost.observed(step.work, took_s)
+        self.cost = self.cost.observed(step.decodes, step.prefill, took_s)
 
     def _make_room(self) -> list[int]:
         """Preempts the newest of the lowest lane until the others can hold the tokens they have."""
         preempted = []
         while len(self.running) > 1 and self._n_owed(0) > self.cache.n_available:
-            newest = max(self.running.values(), key=_order)
-            preempted.append(self._preempt(newest))
+            preempted.append(self._preempt(max(self.running.values(), key=_order)))
         return preempted
 
     def _admit(self) -> tuple[list[int], list[int]]:
@@ -176,29 +176,28 @@ class StepScheduler:
         self.waiting[sequence.key] = sequence
         return sequence.key
 
-    def _batch(self) -> tuple[tuple[Chunk, ...], Work]:
+    def _batch(self) -> tuple[tuple[Chunk, ...], Work, Work]:
         """Every decode, then as much prefill of the first in order as the step has time for."""
         decodes = [one for one in self.running.values() if one.n_left == 1]
         chunks = [self._chunk(one, 1) for one in decodes]
-        work = sum((self._work(one, 1) for one in decodes), Work())
-        decode_s = self.cost.seconds(work)
+        decoded, read = sum((self._work(one, 1) for one in decodes), NOTHING), NOTHING
+        decode_s = self.cost.seconds(decoded)
         end_s = max(self.bounds.target_s, DISTURBANCE * decode_s) if chunks else ALONE_S
-        least, most = SMALLEST_CHUNK, self.bounds.n_mixed - len(chunks)
-        if not chunks:
-            least, most = TILE, self.bounds.n_batch
+        least = SMALLEST_CHUNK if chunks else TILE
+        most = self.bounds.n_mixed - len(chunks) if chunks else self.bounds.n_batch
         for one in sorted((one for one in self.running.values() if one.n_left > 1), key=_order):
             if not self._find(one):
                 continue  # the rest comes with the next step: nothing of it is computed again
-            room_s = end_s - self.cost.seconds(work)
+            room_s = end_s - self.cost.seconds(decoded, read)
             n_fitting = self.cost.tokens_within(room_s, one.n_done, self._n_used)
             n_fitting -= n_fitting % TILE if n_fitting > TILE else 0
             n_tokens = min(one.n_left, most, max(n_fitting, least))
             if n_tokens < 1:
                 break
-            work += self._work(one, n_tokens)
+            read += self._work(one, n_tokens)
             chunks.append(self._chunk(one, n_tokens))
             least, most = 0, min(most, self.bounds.n_mixed) - n_tokens
-        return tuple(chunks), work
+        return tuple(chunks), decoded, read
 
     def _find(self, sequence: Sequence) -> bool:
         """Takes over the blocks that come next and are known; false if there may be more."""

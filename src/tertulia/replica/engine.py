@@ -25,7 +25,7 @@ IDLE_S = 1.0  # how long the thread sleeps without work before it looks whether 
 # What steps say is handed on at most so often, but for beginnings and ends: handing on wakes two
 # other threads, which at 150 tokens a second takes a fifth of a small machine's arithmetic. Nobody
 # sees the difference: the worker reads every 100 ms.
-HAND_ON_S = 0.04
+HAND_ON_S = 0.02
 STUCK_S = 60.0  # a step that lasts longer will not end; a long prompt is read in many short ones
 TAIL_TOKENS = 8  # more than enough to hold the bytes of one unfinished character
 
