@@ -240,7 +240,7 @@ def huge(bench: Bench, peers: Iterable[Settings]) -> Report:
             *(f"{gap * 1e3:.0f}" for gap in (one.calm.p50_s, one.calm.p99_s)),
             *(f"{gap * 1e3:.0f}" for gap in (one.disturbed.p50_s, one.disturbed.p99_s)),
             f"{one.disturbed.longest_s * 1e3:.0f}",
-            f"{one.disturbed.p50_s / one.calm.p50_s:.2f}",
+            f"{one.disturbed.p50_s / max(one.calm.p50_s, 0.001):.2f}",
             f"{one.disturbed.p99_s / one.calm.p99_s:.2f}",
             f"{one.ttft_s:.1f}",
         )
