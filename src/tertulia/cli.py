@@ -135,7 +135,7 @@ def replica(
     ] = 0,
     step_target_ms: Annotated[
         int, typer.Option(min=1, help="The longest a stream should wait for its next token.")
-    ] = 50,
+    ] = 30,
     queue_tokens: Annotated[
         int | None, typer.Option(min=1, help="Prompt tokens that may wait; no bound if not given.")
     ] = None,

@@ -118,7 +118,7 @@ class ModelsTable(_Table):
         0, ge=0, le=10_000_000, description="The same on disk, for what the memory does not hold."
     )
     step_target_ms: int = Field(
-        50,
+        30,
         ge=1,
         le=10_000,
         description="The longest that reading a prompt may keep streams waiting.",

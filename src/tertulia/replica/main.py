@@ -70,7 +70,7 @@ class ReplicaSettings:
     stream_interval: int = 1  # tokens in one chunk of a stream, but for the first and the last
     host_bytes: int = 512 * MEGABYTE  # of memory, for what ended requests left
     disk_bytes: int = 0  # of disk, for what that memory does not hold
-    step_target_s: float = 0.05  # the longest a stream should wait for its next token
+    step_target_s: float = 0.03  # the longest a stream should wait for its next token
     batch_tokens: int = 256  # in one step at most; on a CPU nothing is gained above it
     key: str | None = None  # what clients must present
     parent_pid: int | None = None  # ends with this process
