@@ -24,13 +24,17 @@ class Owner:
     n_shared: int = 0
     session: str | None = None  # the conversation, so that it can be forgotten
 
+    def shares(self, number: int, block_tokens: int) -> bool:
+        """Whether block `number` lies whole in what is nobody's, and so is everybody's."""
+        return (number + 1) * block_tokens <= self.n_shared
+
 
 def block_name(before: bytes, tokens: Sequence[int], owner: Owner, number: int) -> bytes:
     """The name of block `number`; `before` is the name of the one before it, or empty.
 
     What is hashed can be read in one way only: a name, a mark with a salt or none, the tokens.
     """
-    is_shared = (number + 1) * len(tokens) <= owner.n_shared
+    is_shared = owner.shares(number, len(tokens))
     # The shared part, whoever gives no salt, and each salt are owners of their own.
     whose = b"\0" if is_shared else b"\1" if owner.salt is None else b"\2" + owner.salt.encode()
     digest = blake2b(before.ljust(NAME_BYTES, b"\0") + whose, digest_size=NAME_BYTES)

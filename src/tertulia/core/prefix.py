@@ -129,7 +129,7 @@ class PrefixCache:
             return  # two computed the same at the same time; this one goes with its sequence
         if _take_out(self._host, name) or _take_out(self._disk, name):
             self._moves.append(Move("discard", name=name))
-        is_shared = (number + 1) * self.limits.block_tokens <= owner.n_shared
+        is_shared = owner.shares(number, self.limits.block_tokens)
         label = self._labels.setdefault(name, _Label(owner.salt, is_shared))
         _add(label, owner)
         self._names[block] = name
