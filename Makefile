@@ -1,5 +1,5 @@
 # Short names for scripts/. Each target works on a fresh clone and twice in a row.
-.PHONY: help serve test check bench bench-engine lock clean
+.PHONY: help serve test check bench bench-engine properties chaos lock clean
 ARGS ?=
 
 help: ## show this list
@@ -19,6 +19,12 @@ bench: ## measure the token path on this machine (ARGS="...")
 
 bench-engine: ## compare the embedded engine with llama-server (ARGS="--quick")
 	@scripts/bench engine $(ARGS)
+
+properties: ## look for new counterexamples to the core's properties (ARGS="tests/core/test_quota.py")
+	@scripts/setup dev && .venv/bin/python -m pytest --hypothesis-profile search -n auto $(or $(ARGS),tests/core)
+
+chaos: ## kill, freeze, cut and fill a fleet, and check what its clients saw (ARGS="--seed 7")
+	@scripts/chaos $(ARGS)
 
 lock: ## resolve the dependencies anew and rewrite the lock files
 	@scripts/lock

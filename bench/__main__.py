@@ -1,7 +1,7 @@
 """`python -m bench [NAME ...]`: runs the named measurements, one after another.
 
-Without a name it runs those that take no options. `engine`, `isolation`,
-`levers` and `soak` do.
+Without a name it runs those that take no options. `context`, `engine`, `isolation`, `levers`,
+`overload`, `remembering`, `routing`, `rush`, `soak` and `tokens` do.
 """
 
 from __future__ import annotations
@@ -9,15 +9,48 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from bench import isolation, levers, soak, store, tokens
+from bench import (
+    admission,
+    batches,
+    context,
+    history,
+    isolation,
+    levers,
+    moving,
+    overload,
+    placement,
+    remembering,
+    routing,
+    rush,
+    soak,
+    store,
+    turns,
+    valkey_log,
+)
 from bench.engine import run as engine
+from bench.tokens import run as tokens
 
-MEASUREMENTS = {"tokens": tokens.main, "store": store.main}
+MEASUREMENTS = {
+    "store": store.main,
+    "turns": turns.main,
+    "log": valkey_log.main,
+    "placement": placement.main,
+    "admission": admission.main,
+    "batches": batches.main,
+    "history": history.main,
+    "moving": moving.main,
+}
 WITH_OPTIONS: dict[str, Callable[[list[str]], None]] = {
+    "context": context.main,
     "engine": engine.main,
     "isolation": isolation.main,
     "levers": levers.main,
+    "overload": overload.main,
+    "remembering": remembering.main,
+    "routing": routing.main,
+    "rush": rush.main,
     "soak": soak.main,
+    "tokens": tokens.main,
 }
 
 

@@ -1,4 +1,4 @@
-"""What the embedded store costs: log appends of many streams at once, and whole turns.
+"""What the embedded store costs: log appends of many streams at once.
 
 Prints one line a figure; nothing here is a test. Run it with `python -m bench store`.
 """
@@ -15,22 +15,25 @@ from tertulia.backends.clock import SystemClock
 from tertulia.backends.memory import MemoryBackend
 from tertulia.backends.sqlite import SqliteBackend
 from tertulia.core.types import (
-    Admitted,
+    Budget,
     Entry,
-    Finish,
     Limits,
     NewTurn,
-    Outcome,
     Sampling,
-    Status,
-    Usage,
 )
 
 STREAMS: Final = 200
 APPENDS: Final = 100  # of each stream
-TURNS: Final = 2000
-CALLERS: Final = 64
-PLENTY: Final = Limits(tokens_per_day=1 << 40, replies_running=1 << 20)
+# As many as a plan has, and none that is ever used up.
+PLENTY: Final = Limits(
+    (
+        Budget("units_3h", "units", 1 << 50, 10_800_000),
+        Budget("tokens_minute", "tokens", 1 << 50, 60_000),
+        Budget("tokens_day", "tokens", 1 << 50, 86_400_000),
+        Budget("turns_minute", "turns", 1 << 50, 60_000),
+    ),
+    replies_running=1 << 20,
+)
 BYTES: Final = 60  # of an entry: about four words
 
 
@@ -64,15 +67,6 @@ async def measure_appends(
     print(f"{line}, answered after {middle * 1e3:.1f} ms, p99 {slow * 1e3:.1f} ms")
 
 
-async def measure_turns(store: SqliteBackend | MemoryBackend, name: str) -> None:
-    """Admit, claim, finish with a conversation each, from many callers at once."""
-    todo = iter(range(TURNS))
-    cpu, wall = time.process_time(), time.perf_counter()
-    await asyncio.gather(*(_turns(store, todo) for _ in range(CALLERS)))
-    cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-    print(f"{name}: {TURNS / wall:,.0f} turns/s, CPU {cpu / TURNS * 1e6:.0f} us each")
-
-
 async def _stream(
     store: SqliteBackend | MemoryBackend,
     reply_id: str,
@@ -98,22 +92,8 @@ async def _follower(store: SqliteBackend | MemoryBackend, reply_id: str) -> None
         seen = view.last
 
 
-async def _turns(store: SqliteBackend | MemoryBackend, todo: object) -> None:
-    for n in todo:  # type: ignore[attr-defined]  # an iterator that all callers share
-        owner, conversation = f"u_{n % 500:026d}", f"c_{n:026d}"
-        await store.conversations.create(owner, conversation, key=None, prompt_version="v1")
-        admitted = await store.turns.admit(_new(n, owner, conversation), PLENTY)
-        assert isinstance(admitted, Admitted)
-        turn = await store.queue.claim(lease_s=2)
-        assert turn is not None
-        ids = tuple(range(200))
-        outcome = Outcome(
-            Status.COMPLETED, 1, Finish.STOP, "y" * 800, Usage(300, 0, 200), 500, 40, ids, "small"
-        )
-        assert await store.turns.finish(turn.reply_id, turn.epoch, outcome)
-
-
-def _new(n: int, owner: str, conversation: str) -> NewTurn:
+def new_turn(n: int, owner: str, conversation: str) -> NewTurn:
+    """A message of fifty words as the first of its conversation."""
     return NewTurn(
         owner=owner,
         key=f"m_{n:026d}",
@@ -141,7 +121,6 @@ async def _measure() -> None:
         store = SqliteBackend(Path(made) / "bench.db", SystemClock())
         await measure_appends(store, "sqlite, as fast as it goes", pace_s=0)
         await measure_appends(store, "sqlite, 10 a second each", pace_s=0.1)
-        await measure_turns(store, "sqlite")
         await store.close()
 
 

@@ -15,6 +15,10 @@ from typer.main import get_command
 
 from tertulia.cli import app
 from tertulia.config import Settings
+from tertulia.core.quota import MILLI
+from tertulia.core.spending import DAY_MS, most_spent
+from tertulia.core.types import BudgetUnit
+from tertulia.wiring.desks import plans_of
 
 REFERENCE = Path(__file__).parent.parent / "docs" / "reference"
 
@@ -33,9 +37,34 @@ data_dir = "/var/lib/tertulia"
 port = 9000
 
 [plans.free]
-tokens_per_day = 50_000
+replies_running = 1
 ```
 """
+
+SPENDING_HEAD = """\
+# The most that an account can spend
+
+What a stolen session or key can use of a plan as it is without any setting, however it asks: each
+row is the most within *any* such time. A unit is what one new token of a prompt costs; a cached one
+costs a tenth of it and a token of an answer four times as much. A budget of another kind bounds it,
+too: so many tokens are at most four times as many units.
+[What else bounds a thief](../explanation/shared-limits.md), and what to do, is on another page.
+`GET /v1/admin/plans` tells the most within a day of the plans in force.
+"""
+
+UNITS: dict[BudgetUnit, str] = {
+    "units": "units",
+    "tokens": "tokens",
+    "prompt_tokens": "tokens of prompts",
+    "turns": "turns",
+}
+# A session lasts for the last of them.
+TIMES = {
+    "a moment": 0,
+    "an hour": 3_600_000,
+    "a day": DAY_MS,
+    "30 days": 30 * DAY_MS,
+}
 
 COMMANDS_HEAD = """\
 # Commands
@@ -52,7 +81,11 @@ def main() -> None:
 
 def pages() -> dict[str, str]:
     """The generated pages: name and text."""
-    return {"settings.md": settings_page(), "cli.md": commands_page()}
+    return {
+        "settings.md": settings_page(),
+        "cli.md": commands_page(),
+        "spending.md": spending_page(),
+    }
 
 
 def settings_page() -> str:
@@ -65,7 +98,7 @@ def settings_page() -> str:
     for table, rows in tables.items():
         title = f"## `{table}`\n\n{purpose_of(table)}\n\n" if table else "## Top level\n\n"
         parts.append(title + "\n".join([head, *rows]) + "\n")
-        if table == "plans.*":
+        if table == "plans.*.budgets":
             parts.append(plans_at_first())
     return "\n".join(parts)
 
@@ -80,8 +113,34 @@ def plans_at_first() -> str:
     plans = Settings.model_fields["plans"].get_default(call_default_factory=True)
     for name, plan in plans.items():
         lines += [f"[plans.{name}]"]
-        lines += [f"{key} = {value}" for key, value in plan.model_dump().items()]
-    return "\n".join([*lines, "```", ""])
+        for key, value in plan.model_dump().items():
+            if key == "budgets":
+                lines += ["budgets = [", *(f"  {as_toml(one)}," for one in value), "]"]
+            else:
+                lines.append(f"{key} = {as_toml(value)}")
+        lines.append("")
+    return "\n".join([*lines[:-1], "```", ""])
+
+
+def as_toml(value: Any) -> str:
+    """A setting's value as the file has it."""
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{key} = {as_toml(one)}' for key, one in value.items())} }}"
+    return json.dumps(value)
+
+
+def spending_page() -> str:
+    parts = [SPENDING_HEAD]
+    tables = Settings.model_fields["plans"].get_default(call_default_factory=True)
+    for plan in plans_of(tables).values():
+        lines = [f"## `{plan.name}`", "", "| within | " + " | ".join(UNITS.values()) + " |"]
+        lines += ["| --- |" + " --- |" * len(UNITS)]
+        for name, within_ms in TIMES.items():
+            most = [most_spent(plan.budgets, unit, within_ms) for unit in UNITS]
+            cells = ["no bound" if m is None else f"{m // MILLI:,}" for m in most]
+            lines += [f"| {name} | " + " | ".join(cells) + " |"]
+        parts.append("\n".join([*lines, ""]))
+    return "\n".join(parts)
 
 
 def settings(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, FieldInfo]]:
@@ -89,10 +148,10 @@ def settings(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, FieldIn
     for name, field in model.model_fields.items():
         inner = list(tables_in(field.annotation))
         star = ".*" if get_origin(field.annotation) is dict else ""
+        if not inner or field.description:  # a list of tables in a table is a setting, too
+            yield prefix + name, field
         for table in inner:
             yield from settings(table, f"{prefix}{name}{star}.")
-        if not inner:
-            yield prefix + name, field
 
 
 def tables_in(annotation: Any) -> Iterator[type[BaseModel]]:
@@ -104,8 +163,10 @@ def tables_in(annotation: Any) -> Iterator[type[BaseModel]]:
 
 def purpose_of(table: str) -> str:
     """The first line of the docstring of the class behind a table's name."""
-    field = Settings.model_fields[table.partition(".")[0]]
-    (model,) = tables_in(field.annotation)
+    model: type[BaseModel] = Settings
+    for name in table.split("."):
+        if name != "*":
+            (model,) = tables_in(model.model_fields[name].annotation)
     return (model.__doc__ or "").strip().splitlines()[0]
 
 
@@ -119,6 +180,8 @@ def default_of(field: FieldInfo) -> str:
         return f"`{str(default).lower()}`"
     if isinstance(default, int | float):
         return f"`{default:,}`".replace(",", "_") if default >= 10_000 else f"`{default}`"
+    if isinstance(default, tuple) and any(isinstance(one, BaseModel) for one in default):
+        return "below"
     if isinstance(default, tuple):
         return f"`{json.dumps(default)}`"
     return f"`{default}`"

@@ -6,6 +6,7 @@ So a reply that was broken off and continued anywhere can be compared with an un
 from __future__ import annotations
 
 import random
+import re
 import zlib
 from typing import Final
 
@@ -27,17 +28,31 @@ _SENTENCES: Final = (
     "It costs 3.50 € at the harbour.",
     "That was all.",
 )
+# How many sentences the answer to a question with these words has; the last ones count.
+_LENGTHS: Final = {"at length": (24, 24), "in a word": (1, 1)}
+_USUAL: Final = (4, 9)
+_LENGTH: Final = re.compile("|".join(_LENGTHS))
+# A test may put such a mark into a question, one for each person or turn.
+_MARK: Final = re.compile("mark-[0-9a-f]{12}")
 
 
 def answer(vocabulary: Vocabulary, question: TokenIds) -> tuple[Unit, ...]:
     """The undisturbed answer to a prompt, one unit a token; a character's text comes whole, with
     its last token. Tests compare what a client shows with the joined texts of this."""
     rng = random.Random(zlib.crc32(pack_ids(question)))
-    text = " ".join(rng.choice(_SENTENCES) for _ in range(rng.randint(4, 9)))
+    asked = vocabulary.decode(question)
+    least, most = _LENGTHS[lengths[-1]] if (lengths := _LENGTH.findall(asked)) else _USUAL
+    text = " ".join(rng.choice(_SENTENCES) for _ in range(rng.randint(least, most)))
+    # Said again, so that a reader who is shown another's answer can tell.
+    marks = _MARK.findall(asked)
+    if marks:
+        text = f"{text} You said {marks[-1]}."
     ids = vocabulary.encode(text)
     units, shown = [], ""
     for n, number in enumerate(ids, 1):
-        whole = text if n == len(ids) else vocabulary.decode(ids[:n]).rstrip("\ufffd")
+        whole = text if n == len(ids) else vocabulary.decode(ids[:n])
+        if whole.endswith("\ufffd"):
+            whole = shown  # a token may end within a character: its text comes with the next one
         units.append(Unit(whole[len(shown) :], (number,)))
         shown = whole
     return tuple(units)

@@ -23,6 +23,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from tertulia.backends.replicas.questions import TRIAL
 from tertulia.backends.vocabulary import load_vocabulary
 from tertulia.core.turn import pack_ids
 from tertulia.core.types import TokenIds, Unit
@@ -41,13 +42,14 @@ class Fault:
     `die` ends the process; `reset` sends RST; `cut` sends half of a chunk, inside a character where
     there is one, and closes; `end` ends the stream without a finish; `stall` says nothing for
     `for_s`; `slow` takes `for_s` for each token; `error` sends an error event; `refuse` answers
-    `status` instead.
+    `status` and `code` instead; `deaf` goes on to the end whoever aborts it or leaves.
     """
 
-    do: Literal["die", "reset", "cut", "end", "stall", "slow", "error", "refuse"]
+    do: Literal["die", "reset", "cut", "end", "stall", "slow", "error", "refuse", "deaf"]
     after: int = 0
     for_s: float = _STALL_S
     status: int = 503
+    code: str = "Told"
 
 
 @dataclass(slots=True)
@@ -64,6 +66,12 @@ class Generated:
     reason: str = ""
 
 
+def _set_event() -> asyncio.Event:
+    event = asyncio.Event()
+    event.set()
+    return event
+
+
 @dataclass(slots=True)
 class FakeReplica:
     """One replica. Each generation takes the next fault of the list, if there is one."""
@@ -77,6 +85,10 @@ class FakeReplica:
     log: list[Generated] = field(default_factory=list)
     log_file: Path | None = None
     port: int = 0
+    moving: asyncio.Event = field(default_factory=_set_event)
+    draining: bool = False
+    _writers: set[asyncio.StreamWriter] = field(default_factory=set)
+    _server: asyncio.Server | None = None
     _aborted: set[str] = field(default_factory=set)
     _running: dict[str, Generated] = field(default_factory=dict)
     _answers: dict[TokenIds, tuple[Unit, ...]] = field(default_factory=dict)
@@ -88,21 +100,42 @@ class FakeReplica:
     @asynccontextmanager
     async def listening(self, port: int = 0) -> AsyncGenerator[FakeReplica, None]:
         """Serves in this process until the block ends."""
-        server = await asyncio.start_server(self._serve, "127.0.0.1", port)
-        self.port = server.sockets[0].getsockname()[1]
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", port)
+        self.port = self._server.sockets[0].getsockname()[1]
         try:
             yield self
         finally:
-            server.close()
+            self.moving.set()
+            self._server.close()
+
+    def freeze(self) -> None:
+        """Says nothing any more, to nobody, as a stopped process; `moving.set()` ends it."""
+        self.moving.clear()
+
+    def kill(self) -> None:
+        """Is gone, as a killed process: every connection is reset, and nobody listens."""
+        assert self._server is not None
+        self._server.close()
+        for generated in self._running.values():
+            self.ended(generated, "killed")
+        for writer in self._writers:
+            writer.transport.abort()
+
+    @property
+    def n_running(self) -> int:
+        return len(self._running)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
         try:
             while (request := await _read_request(reader)) is not None:
+                await self.moving.wait()
                 if not await self._answer(request, reader, writer):
                     break
         except (ConnectionError, asyncio.IncompleteReadError, ValueError):
             pass  # the client is gone, or is no client
         finally:
+            self._writers.discard(writer)
             writer.close()
 
     async def _answer(
@@ -143,6 +176,9 @@ class FakeReplica:
         if request.path == "/faults":
             self.faults.extend(Fault(**fault) for fault in request.json)
             return 200, {"waiting": len(self.faults)}
+        if request.path == "/pace":
+            self.step_s = float(request.json["step_s"])
+            return 200, {"step_s": self.step_s}
         if request.path == "/log":
             return 200, [asdict(one) for one in self.log]
         return 404, _error("no such path", 404)
@@ -150,9 +186,10 @@ class FakeReplica:
     async def _complete(
         self, request: _Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> bool:
-        fault = self.faults.popleft() if self.faults else None
+        is_trial = request.headers.get("x-request-id", "").startswith(TRIAL)
+        fault = self.faults.popleft() if self.faults and not is_trial else None
         if fault is not None and fault.do == "refuse":
-            _write_json(writer, fault.status, _error("told to refuse", fault.status))
+            _write_json(writer, fault.status, _error("told to refuse", fault.status, fault.code))
             await writer.drain()
             return True
         body = request.json
@@ -190,12 +227,13 @@ class FakeReplica:
         given = request.headers.get("x-request-id", f"{len(self.log)}")
         question_sum = zlib.crc32(pack_ids(question))
         generated = Generated(given, question_sum, len(before), max_tokens, time.time())
-        self.log.append(generated)
+        if not given.startswith(TRIAL):
+            self.log.append(generated)
         return units, finish, generated
 
     def ended(self, generated: Generated, reason: str) -> None:
         """Notes an end once; the file's line is there even if the process dies next."""
-        if generated.ended_at is not None:
+        if generated.ended_at is not None or generated.request_id.startswith(TRIAL):
             return
         generated.ended_at, generated.reason = time.time(), reason
         if self.log_file is not None:
@@ -225,22 +263,33 @@ class _Stream:
                 b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n"
                 b"transfer-encoding: chunked\r\n\r\n"
             )
-        step_s = self.replica.step_s
+        slow_s = 0.0
+        is_deaf = False
         for n, unit in enumerate((*units, None)):
             if fault is not None and n == fault.after:
                 if fault.do == "slow":
-                    step_s = fault.for_s
+                    slow_s = fault.for_s
+                elif fault.do == "deaf":
+                    is_deaf = True
                 elif not await self._break(fault, unit, gone):
                     return False
-            await asyncio.wait([gone], timeout=step_s)
-            if gone.done():
+            if is_deaf and gone.done():
+                await asyncio.sleep(self.replica.step_s)
+                self.generated.tokens += unit is not None
+                continue
+            await asyncio.wait([gone], timeout=slow_s or self.replica.step_s)
+            await self.replica.moving.wait()
+            if gone.done() and not is_deaf:
                 return False
-            if self.replica.is_aborted(self.generated):
+            if self.replica.is_aborted(self.generated) and not is_deaf:
                 finish = "abort"
                 break
             if unit is not None:
                 self.generated.tokens += 1
                 await self._send(unit)
+        if is_deaf and gone.done():
+            self.replica.ended(self.generated, f"deaf {finish}")
+            return False
         await self._finish(finish)
         return True
 
@@ -355,8 +404,8 @@ def _chunked(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
-def _error(message: str, status: int) -> dict[str, Any]:
-    return {"error": {"message": message, "type": "Told", "param": None, "code": status}}
+def _error(message: str, status: int, kind: str = "Told") -> dict[str, Any]:
+    return {"error": {"message": message, "type": kind, "param": None, "code": status}}
 
 
 async def _main(options: argparse.Namespace) -> None:

@@ -11,7 +11,6 @@ import pytest
 from bench.engine import chats
 from bench.engine.chats import Load, percentile
 from bench.engine.contestants import Ask, Contestant, Engine
-from bench.engine.parts import BUSY_SHARE, SLOTS, pause_s
 from bench.engine.speeds import rate
 from bench.engine.streams import Answer, Failed
 from bench.engine.words import Words
@@ -105,9 +104,3 @@ def test_a_percentile_lies_between_its_neighbours() -> None:
 def test_joining_and_leaving_are_no_part_of_the_speed() -> None:
     early, late = [0.0, 1.0, 2.0, 3.0, 4.0], [2.0, 3.0, 4.0]
     assert rate([early, late]) == 2.0
-
-
-def test_pauses_leave_the_engine_the_rest_that_was_meant() -> None:
-    load = Load(n_conversations=32, n_turns=4, n_system=1000, reply_tokens=(40, 120), think_s=1)
-    cycle_s = pause_s(load, tokens_per_s=200) + 80 * SLOTS / 200
-    assert 32 * 80 / cycle_s == pytest.approx(200 * BUSY_SHARE)

@@ -16,16 +16,21 @@ from typer.main import get_command
 
 from scripts import write_reference
 from scripts.write_reference import commands, settings
+from tertulia.backends.clock import SystemClock
+from tertulia.backends.memory.rungs import MemoryRungs
 from tertulia.cli import app
 from tertulia.config import Settings
+from tertulia.core.difficulty import FEATURES
 from tertulia.core.turn import TRANSITIONS
 from tertulia.core.types import EventKind
 from tertulia.gateway.app import _api
 from tertulia.gateway.figures import Figures
 from tertulia.gateway.front import Front
 from tertulia.gateway.problems import CODES
+from tertulia.lookout import LadderFigures, Lookout
 from tertulia.replica.generation import EngineCounts
 from tertulia.replica.metrics import ReplicaMetrics
+from tertulia.worker.figures import WorkerFigures
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -98,14 +103,22 @@ def test_every_event_is_in_the_reference() -> None:
 
 
 def test_every_figure_is_in_the_reference() -> None:
-    page = Figures().page()
+    figures, clock = Figures(), SystemClock()
+    figures.add(LadderFigures(Lookout(MemoryRungs(clock), clock, name="p")))
+    page = figures.page() + WorkerFigures().page()
     page += ReplicaMetrics("a model", lambda: EngineCounts(*[0] * len(fields(EngineCounts)))).text()
     names = re.findall(r"^# TYPE (\S+) ", page.decode(), re.MULTILINE)
     told = re.compile(r"`([a-z0-9:_]+)`")
     known = {name.removesuffix("_total") for name in told.findall(reference())}
     plain = {name.removesuffix("_total") for name in names if not name.endswith("_created")}
-    assert "tertulia_open_streams" in plain
+    assert {"tertulia_open_streams", "tertulia_ladder_load"} <= plain
     assert sorted(plain - known) == [], "describe them in docs/reference/metrics.md"
+
+
+def test_every_feature_of_a_grade_is_explained_with_its_weight() -> None:
+    page = (DOCS / "explanation" / "model-choice.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| (\S+) \| (.+) \|$", page, re.MULTILINE)
+    assert rows == [(one.name, f"{one.weight:g}", one.why) for one in FEATURES]
 
 
 def test_the_diagram_of_the_turn_is_the_table() -> None:

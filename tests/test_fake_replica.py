@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from tertulia.backends.clock import SystemClock
+from tertulia.backends.memory.fleet import MemoryHomes
 from tertulia.backends.replicas import HttpReplicas
 from tertulia.backends.replicas.fleet import Fleet, FleetSource, ReplicaAddress
+from tertulia.core.fleet import Wanted
 from tertulia.core.types import GenerateRequest, ModelState, Said, Sampling, TokenIds, Unit
 from tertulia.ports import ReplicaLost, ReplicaRefused
 from tests.fake_answers import answer
@@ -26,6 +28,7 @@ QUESTION: TokenIds = (
     *VOCABULARY.encode("oak? é🌲"),
     *VOCABULARY.encode_control("<end><assistant>"),
 )
+WANTED = Wanted("m_1-1-1", SERVED, "c_1", len(QUESTION))
 WHOLE = answer(VOCABULARY, QUESTION)
 
 
@@ -38,15 +41,21 @@ def fake(*faults: Fault) -> FakeReplica:
 @asynccontextmanager
 async def client_of(url: str) -> AsyncGenerator[HttpReplicas, None]:
     fleet = Fleet(
-        (ModelState("small", SERVED, "starting"),), (ReplicaAddress("r", SERVED, url, 8),)
+        (ModelState("small", SERVED, "starting"),),
+        (ReplicaAddress("r", SERVED, url, 8, engine="tertulia"),),
     )
+    clock = SystemClock()
     replicas = HttpReplicas(
-        FleetSource(fleet), vocabulary=lambda _: VOCABULARY, clock=SystemClock(), pace_s=0.01
+        FleetSource(fleet),
+        vocabulary=lambda _: VOCABULARY,
+        clock=clock,
+        homes=MemoryHomes(clock),
+        pace_s=0.01,
     )
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(replicas.run())
         async with asyncio.timeout(10):
-            while replicas.pick(SERVED) is None:
+            while await replicas.place(WANTED) is None:
                 await replicas.changed(timeout_s=1)
         yield replicas
         running.cancel()
@@ -151,7 +160,7 @@ async def test_an_abort_casts_no_doubt_on_the_replica() -> None:
                 await asyncio.sleep(0.001)
             await replicas.abort("r", "m_1-1-1")
             await losing
-        assert replicas.pick(SERVED) == "r"
+        assert await replicas.place(WANTED) == "r"
 
 
 async def lose(replicas: HttpReplicas, into: list[Said]) -> None:

@@ -9,10 +9,12 @@ import pytest
 ROOT = Path(__file__).parent.parent
 FULL = "requirements.lock"
 OPENVINO = "requirements-openvino.lock"
+FLEET = "requirements-fleet.lock"
 LOCKS = (
     FULL,
     "requirements-run.lock",
     OPENVINO,
+    FLEET,
     "requirements-bootstrap.lock",
     "requirements-peers.lock",
 )
@@ -45,7 +47,14 @@ def test_openvino_comes_beside_the_versions_that_were_tested() -> None:
     assert {pin for pin in pins(OPENVINO) if pin[0] in named} <= pins(FULL)
 
 
-@pytest.mark.parametrize("lock", [FULL, "requirements-run.lock", OPENVINO])
+def test_a_fleet_runs_on_the_versions_that_were_tested() -> None:
+    assert pins("requirements-run.lock") <= pins(FLEET) <= pins(FULL)
+    extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    wanted = {found[0] for line in extra["fleet"] if (found := re.match(r"[\w-]+", line))}
+    assert wanted <= {name for name, _ in pins(FLEET)}, "run make lock"
+
+
+@pytest.mark.parametrize("lock", [FULL, "requirements-run.lock", OPENVINO, FLEET])
 def test_every_direct_dependency_is_locked(lock: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = {found[0] for line in project["dependencies"] if (found := re.match(r"[\w-]+", line))}

@@ -18,7 +18,7 @@ def have_tools() -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.skipif(
     not have_tools() and "CI" not in os.environ,
     reason="needs the Debian packages spin and gcc (scripts/check-protocol installs them)",

@@ -25,7 +25,12 @@ DUMPING_GROUNDS = frozenset(
 LINES_LIMIT = 400  # above it a file holds a second noun
 TEST_LINES_LIMIT = 600  # a list of promises or of refusals is read by its names, not in one go
 LONG_FILES: dict[str, str] = {
+    "src/tertulia/backends/migrations/postgres/versions/m0001_begin.py": "a whole schema, table by"
+    " table, with its functions; none was released that another revision could begin from",
+    "src/tertulia/backends/migrations/sqlite/versions/m0001_begin.py": "a whole schema, table by"
+    " table, as for Postgres",
     "src/tertulia/core/types.py": "the values all lanes share, one after the other; no behaviour",
+    "src/tertulia/ports.py": "all that the lanes need from the world, promise by promise",
     "web/src/state/chat.ts": "one conversation's signals, which every one of its steps changes",
 }
 

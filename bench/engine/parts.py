@@ -9,7 +9,7 @@ import asyncio
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -27,8 +27,6 @@ T = TypeVar("T")
 Settings = dict[str, Any]
 
 SEED: Final = 20  # of the chats' script: any will do, and the next run has the same
-BUSY_SHARE: Final = 0.75  # of the slower engine, in the script with pauses for thought
-LONGEST_PAUSE_S: Final = 20.0  # at the mean; beside a very slow engine nobody waits for the script
 SLOTS: Final = 8  # of ours, in the chats: what it is shipped with
 HOST_BYTES: Final = 4 << 30  # for conversations that leave the cache; more than any script fills
 UNCHUNKED_TOKENS: Final = 2048  # of a step that takes in whole prompts, or as much as that
@@ -79,7 +77,7 @@ class Effort:
     is_whole: bool  # not a quick look, which leaves out what only explains
     rounds: int  # of both engines in turns, where only speed counts
     window_s: float  # of decoding, for each number of streams
-    hurried: Load  # with pauses too short to matter
+    chat: Load
     huge_tokens: int
     turn_tokens: int  # of the first of two turns
     repeats: int
@@ -176,28 +174,18 @@ def speeds(bench: Bench, peers: Iterable[Settings]) -> Report:
 
 
 def chat(bench: Bench, peers: Iterable[Settings]) -> Report:
-    """Conversations in a hurry, then with pauses that leave the slower engine a little rest."""
+    """Conversations that pause half a second between two turns, more of them than slots."""
     our_own = bench.all_ours(n_slots=SLOTS, host_bytes=HOST_BYTES)
     contestants = [*our_own, *(peer(one) for one in peers)]
-    load = bench.effort.hurried
-    hurried = [_played(bench, contestant, load) for contestant in contestants]
-    best = max(range(len(our_own), len(contestants)), key=lambda n: hurried[n].tokens_per_s)
+    load = bench.effort.chat
+    played = [_played(bench, contestant, load) for contestant in contestants]
+    best = max(range(len(our_own), len(contestants)), key=lambda n: played[n].tokens_per_s)
     places = [0, best, *range(1, len(our_own))]  # as the columns stand
-    rows = _chat_rows("in a hurry", [hurried[n] for n in places])
+    rows = _chat_rows([played[n] for n in places])
     data = {
-        f"in a hurry, {one.name} {one.label}": asdict(figures)
-        for one, figures in zip(contestants, hurried, strict=True)
+        f"{one.name} {one.label}": asdict(figures)
+        for one, figures in zip(contestants, played, strict=True)
     }
-    if bench.effort.is_whole:
-        slower = min(hurried[n].tokens_per_s for n in places)
-        calm = replace(load, think_s=pause_s(load, slower))
-        script = f"pauses of {calm.think_s:.1f} s"
-        played = [_played(bench, contestants[n], calm) for n in places]
-        rows += _chat_rows(script, played)
-        data |= {
-            f"{script}, {contestants[n].name}": asdict(one)
-            for n, one in zip(places, played, strict=True)
-        }
     title = f"Chats: {load.n_conversations} conversations of {load.n_turns} turns"
     return Report(
         f"{title} (goals: tokens 1.2 ×, TTFT p95 0.8 ×)",
@@ -206,18 +194,6 @@ def chat(bench: Bench, peers: Iterable[Settings]) -> Report:
         [f"{contestants[n].name}: {contestants[n].label}" for n in places],
         data,
     )
-
-
-def pause_s(load: Load, tokens_per_s: float) -> float:
-    """Between two turns, at the mean, so that an engine of this speed is busy `BUSY_SHARE`.
-
-    Each conversation asks for a reply once a cycle of pause and reply; a reply then takes about as
-    long as one of a full batch.
-    """
-    reply = sum(load.reply_tokens) / 2
-    cycle_s = load.n_conversations * reply / (BUSY_SHARE * tokens_per_s)
-    pause_s = cycle_s - reply * SLOTS / tokens_per_s
-    return min(LONGEST_PAUSE_S, max(load.think_s, pause_s))
 
 
 def huge(bench: Bench, peers: Iterable[Settings]) -> Report:
@@ -326,7 +302,7 @@ def _row(name: str, figures: Sequence[float]) -> tuple[str, ...]:
     return (*begin, *(cell for one in more for cell in (f"{one:.0f}", ratio(one))))
 
 
-def _chat_rows(script: str, played: Sequence[Figures]) -> list[tuple[str, ...]]:
+def _chat_rows(played: Sequence[Figures]) -> list[tuple[str, ...]]:
     shown = (
         ("output tokens a second", "tokens_per_s", 1),
         ("TTFT p50, ms", "ttft_p50_s", 1e3),
@@ -336,7 +312,7 @@ def _chat_rows(script: str, played: Sequence[Figures]) -> list[tuple[str, ...]]:
         ("ids not told", "n_lost_ids", 1),
     )
     return [
-        _row(f"{script}: {name}", [factor * float(getattr(one, field)) for one in played])
+        _row(name, [factor * float(getattr(one, field)) for one in played])
         for name, field, factor in shown
     ]
 

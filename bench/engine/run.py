@@ -19,17 +19,17 @@ from bench.engine.parts import PARTS, Bench, Effort, Report
 from bench.engine.words import words_of
 
 MODELS: Final = Path(os.environ.get("TERTULIA_MODELS_DIR") or ROOT / ".tertulia" / "models")
-HURRY_S: Final = 0.5  # between two turns, where all is asked of an engine
+THINK_S: Final = 0.5  # at the mean, between two turns: an engine is asked for all it has
 
 # A prompt token of the large model takes three times as long, one of a reply five times: it has
-# less to do. A quick run of both takes four minutes, a whole one twelve.
+# less to do. A quick run of both takes eight minutes; a whole one of the large model 45 minutes.
 WHOLE: Final = {
     "small": Effort(
         is_whole=True,
         rounds=2,
         window_s=3.0,
-        hurried=Load(32, 4, 1000, (40, 120), HURRY_S),
-        huge_tokens=6000,
+        chat=Load(32, 4, 1000, (40, 120), THINK_S),
+        huge_tokens=1500,
         turn_tokens=1000,
         repeats=2,
         n_others=6,
@@ -39,8 +39,8 @@ WHOLE: Final = {
         is_whole=True,
         rounds=1,
         window_s=3.0,
-        hurried=Load(16, 2, 1000, (20, 60), HURRY_S),
-        huge_tokens=2000,
+        chat=Load(32, 4, 1000, (10, 30), THINK_S),
+        huge_tokens=500,
         turn_tokens=1000,
         repeats=1,
         n_others=3,
@@ -52,7 +52,7 @@ QUICK: Final = {
         is_whole=False,
         rounds=1,
         window_s=2.0,
-        hurried=Load(12, 2, 500, (20, 60), HURRY_S),
+        chat=Load(12, 2, 500, (20, 60), THINK_S),
         huge_tokens=1000,
         turn_tokens=500,
         repeats=1,
@@ -63,7 +63,7 @@ QUICK: Final = {
         is_whole=False,
         rounds=1,
         window_s=2.0,
-        hurried=Load(12, 2, 250, (10, 30), HURRY_S),
+        chat=Load(12, 2, 250, (10, 30), THINK_S),
         huge_tokens=500,
         turn_tokens=250,
         repeats=1,

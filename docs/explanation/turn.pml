@@ -1,6 +1,7 @@
 /*
- * The turn protocol as a spin model: two workers, one stop from any gateway, one loss of the
- * buffer and one client, over a store and a buffer that are two systems (no step spans both).
+ * The turn protocol as a spin model: two workers, one stop from any gateway, one loss or failover
+ * of the buffer and one client, over a store and a buffer that are two systems (no step spans
+ * both).
  * Read turn-protocol.md first; scripts/check-protocol runs this file and its faulty variants.
  *
  * A reply is TOKENS tokens long. A token's value is the epoch of the worker that made it, so two
@@ -18,11 +19,16 @@
 byte status, epoch, settlements, attempt;
 byte stored[TOKENS + 1], stored_length, stored_attempt;
 
-/* The buffer: the reply's log. fence == 0 means that the key is missing. */
-byte fence, log_attempt, log_length, log[TOKENS + 1];
+/* The buffer: the reply's log. fence == 0 means that the key is missing. A failover makes the
+ * buffer another one: what was written under an earlier origin is in doubt. */
+byte fence, log_attempt, log_length, log[TOKENS + 1], log_origin, origin;
+#define IN_DOUBT (log_origin != origin)
 
-/* What the client has put together, and whether the buffer was lost once. */
-byte seen[TOKENS + 1], seen_length, seen_attempt, lost;
+/* The buffer's replica: what it had when it last heard from the buffer. */
+byte copied_fence, copied_attempt, copied_length, copied[TOKENS + 1], copied_origin;
+
+/* What the client has put together. */
+byte seen[TOKENS + 1], seen_length, seen_attempt;
 
 /* Step 3: refuse an older epoch, else raise the fence and read, all in one script. */
 inline fence_and_read() {
@@ -30,9 +36,13 @@ inline fence_and_read() {
     if
     :: my_epoch < fence -> goto superseded
     :: else ->
-       missing = (fence == 0);
+       missing = (fence == 0 || IN_DOUBT);
        if
-       :: missing && my_epoch > 1 ->           /* lost together with its owner */
+       :: missing && (my_epoch > 1 || fence != 0) ->  /* lost together with its owner */
+          if
+          :: log_attempt > my_attempt -> my_attempt = log_attempt
+          :: else
+          fi;
           my_attempt = my_attempt + 1;
           log_attempt = my_attempt;
           log_length = 0
@@ -43,6 +53,8 @@ inline fence_and_read() {
           fi
        fi;
        fence = my_epoch;
+       log_origin = origin;
+       missing = 0;
        mine_length = log_length;
        i = 0;
        do
@@ -86,24 +98,37 @@ proctype Worker() {
         mine[mine_length + 1] = my_epoch;      /* the replica makes the next token */
         atomic {                               /* step 4: the append script */
           if
-          :: fence == my_epoch && log_length == mine_length && log_attempt == my_attempt ->
+          :: !IN_DOUBT &&
+             fence == my_epoch && log_length == mine_length && log_attempt == my_attempt ->
              mine_length++; log[mine_length] = my_epoch; log_length = mine_length
-          :: fence == 0 ->                     /* lost while its owner lives: put it back */
+          :: fence <= my_epoch && (fence == 0 || IN_DOUBT) -> missing = 1
+          :: else -> goto superseded
+          fi
+        };
+        if
+        :: missing ->                          /* lost while its owner lives: ask the store ... */
+           atomic {
              if
-             :: epoch == my_epoch ->
-                fence = my_epoch; log_attempt = my_attempt;
-                mine_length++;
+             :: epoch == my_epoch
+             :: else -> goto superseded
+             fi
+           };
+           atomic {                            /* ... and write all again, in a script of its own */
+             missing = 0;
+             if
+             :: (fence == 0 || IN_DOUBT) && fence <= my_epoch && log_attempt <= my_attempt ->
+                fence = my_epoch; log_attempt = my_attempt; log_origin = origin;
+                log_length = mine_length;
                 i = 0;
                 do
                 :: i < mine_length -> i++; log[i] = mine[i]
                 :: else -> break
-                od;
-                log_length = mine_length
+                od
              :: else -> goto superseded
              fi
-          :: else -> goto superseded
-          fi
-        }
+           }
+        :: else
+        fi
      :: mine_length == TOKENS -> break
      od;
      atomic {                                  /* step 6: the finish transaction */
@@ -139,11 +164,34 @@ superseded:
   fi
 }
 
-/* The buffer may be lost once, at any moment before the end, or never. */
+/* The buffer may be emptied once, or its replica take its place with what it had, or neither. */
 proctype Loss() {
+  byte i;
   if
   :: atomic {
-       fence != 0 && status == OPEN -> fence = 0; log_length = 0; log_attempt = 0; lost = 1
+       fence != 0 && status == OPEN -> fence = 0; log_length = 0; log_attempt = 0
+     }
+  :: atomic {                                  /* what the replica hears last */
+       status == OPEN ->
+       copied_fence = fence; copied_attempt = log_attempt; copied_origin = log_origin;
+       copied_length = log_length;
+       i = 0;
+       do
+       :: i < log_length -> i++; copied[i] = log[i]
+       :: else -> break
+       od
+     };
+     atomic {
+       status == OPEN ->
+       fence = copied_fence; log_attempt = copied_attempt; log_origin = copied_origin;
+       log_length = copied_length;
+       i = 0;
+       do
+       :: i < copied_length -> i++; log[i] = copied[i]; copied[i] = 0
+       :: else -> break
+       od;
+       copied_fence = 0; copied_attempt = 0; copied_length = 0;
+       origin = 1
      }
   :: skip
   fi
@@ -154,7 +202,8 @@ proctype Loss() {
 proctype Client() {
   do
   :: atomic {
-       fence != 0 && log_attempt != seen_attempt -> seen_attempt = log_attempt; seen_length = 0
+       fence != 0 && !IN_DOUBT && log_attempt != seen_attempt ->
+       seen_attempt = log_attempt; seen_length = 0
      }
   :: atomic {
        fence != 0 && log_attempt == seen_attempt && seen_length < log_length ->

@@ -8,18 +8,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import socket
-import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import structlog
 import typer
 
 from tertulia import __version__
 from tertulia.config import MOST_SLOTS, Settings, printed
+from tertulia.terminal.drill_command import drill
+from tertulia.terminal.ledger_app import ledger_app
+from tertulia.terminal.logs import start_log
 from tertulia.terminal.models_app import models_app
+from tertulia.terminal.moving import export, import_file
 from tertulia.terminal.options import AsJson, Config, fail, settings_from
+from tertulia.terminal.roles import DieWithParent, gateway, lanes, starting, worker
+
+if TYPE_CHECKING:
+    from tertulia.replica.main import Registration
 
 app = typer.Typer(
     name="tertulia",
@@ -31,10 +36,7 @@ app = typer.Typer(
 )
 
 app.add_typer(models_app, name="models")
-
-Parent = Annotated[
-    int | None, typer.Option("--die-with-parent", hidden=True, help="End with this process.")
-]
+app.add_typer(ledger_app, name="ledger")
 
 
 def main() -> None:
@@ -76,40 +78,15 @@ def serve(
     # As environment, so that the processes started from here see the same settings.
     os.environ.update({name: str(value) for name, value in given.items() if value is not None})
     settings = settings_from(config)
-    _start_log(settings)
+    start_log(settings)
     from tertulia.supervisor import serve as run
 
     raise typer.Exit(asyncio.run(run(settings, config, typer.echo)))
 
 
-@app.command()
-def lanes(
-    config: Config = None,
-    print_link: Annotated[
-        bool, typer.Option("--print-link", help="Print a one-time sign-in link.")
-    ] = False,
-    die_with_parent: Parent = None,
-) -> None:
-    """Run gateway and worker in one process, without engines (`serve` starts this for you)."""
-    settings = settings_from(config)
-    _start_log(settings)
-    _live_with(die_with_parent)
-    import uvloop
-
-    from tertulia.listening import listen, listening_on
-    from tertulia.ports import StoreUnavailable
-    from tertulia.supervisor import CANT_START, LISTEN_VARIABLE
-    from tertulia.wiring import run_lanes
-
-    inherited = os.environ.pop(LISTEN_VARIABLE, None)
-    try:
-        if inherited is not None:
-            listening = listening_on(socket.socket(fileno=int(inherited)))
-        else:
-            listening = listen(settings.server.host, settings.server.port)
-        uvloop.run(run_lanes(settings, listening, _say_link if print_link else None))
-    except (OSError, StoreUnavailable) as error:
-        fail(str(error), status=CANT_START)
+app.command()(lanes)
+app.command()(gateway)
+app.command()(worker)
 
 
 @app.command()
@@ -142,13 +119,34 @@ def replica(
     stream_interval: Annotated[
         int, typer.Option(min=1, help="Tokens in one chunk of a stream, as vLLM's option.")
     ] = 1,
-    die_with_parent: Parent = None,
+    register: Annotated[
+        bool, typer.Option("--register", help="Report to the fleet's registry, [fleet] valkey.")
+    ] = False,
+    name: Annotated[
+        str | None, typer.Option(help="Name in the registry; host and port if not given.")
+    ] = None,
+    url: Annotated[
+        str | None, typer.Option(help="Where workers reach it, if not where it listens.")
+    ] = None,
+    pool: Annotated[
+        Literal["small", "large"] | None,
+        typer.Option(help="What users pick it as; small for the model small, else large."),
+    ] = None,
+    drain_s: Annotated[
+        float, typer.Option(min=0, help="How long running replies may go on at its end.")
+    ] = 2.0,
+    die_with_parent: DieWithParent = None,
 ) -> None:
     """Run one embedded engine, which speaks the HTTP dialect of vLLM.
 
-    If TERTULIA_REPLICA_KEY is set, clients must present it as a bearer token.
+    If TERTULIA_REPLICA_KEY is set, clients must present it as a bearer token; a replica that
+    registers asks for `fleet.replica_key` otherwise. Asked to end, it takes nothing new, and what
+    still runs after `--drain-s` goes on elsewhere.
     """
     settings = settings_from(config)
+    registration, fleet_key = None, None
+    if register:
+        registration, fleet_key = _registration(settings, model, name, url, pool)
     from tertulia.replica import main as engine
 
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
@@ -167,11 +165,28 @@ def replica(
             step_target_s=step_target_ms / 1000,
             n_queue_tokens=queue_tokens or engine.NO_BOUND,
             stream_interval=stream_interval,
-            key=os.environ.get(engine.KEY_VARIABLE) or None,
+            drain_s=drain_s,
+            key=os.environ.get(engine.KEY_VARIABLE) or fleet_key,
             parent_pid=die_with_parent,
-        )
+        ),
+        registration,
     )
     raise typer.Exit(status)
+
+
+def _registration(
+    settings: Settings, model: str, name: str | None, url: str | None, pool: str | None
+) -> tuple[Registration, str | None]:
+    """How a replica registers, and the key that all that do so want."""
+    from tertulia.wiring.models import replica_key
+    from tertulia.wiring.registering import registration
+    from tertulia.wiring.stores import CantOpen
+
+    pool = pool or ("small" if model == "small" else "large")
+    try:
+        return registration(settings, name=name, url=url, pool=pool), replica_key(settings)
+    except CantOpen as error:
+        fail(str(error))
 
 
 @app.command()
@@ -208,16 +223,31 @@ def chat(
 
 
 @app.command()
-def link(config: Config = None) -> None:
-    """Print a new link that signs the administrator of this machine in, once.
+def link(
+    config: Config = None,
+    url: Annotated[
+        str | None, typer.Option(help="In a fleet: the address that people type.")
+    ] = None,
+) -> None:
+    """Print a new link that signs the administrator in, once.
 
-    For an administrator without a password who has signed out. `serve` must be running.
+    For the first sign-in to a fleet, and for an administrator without a password who has signed
+    out. On one machine `serve` must be running; with `[fleet]` whoever may open the database gets
+    it.
     """
+    settings = settings_from(config)
     from tertulia.terminal.client import NobodyThere, Refused
-    from tertulia.terminal.door import NoKey, server_for
+    from tertulia.terminal.door import NoKey, local_address, server_for
 
+    if settings.fleet.database is not None:
+        from tertulia.wiring.door import new_sign_in_token
+
+        with starting():
+            token = asyncio.run(new_sign_in_token(settings))
+        typer.echo(f"{(url or local_address(settings)).rstrip('/')}/#signin={token}")
+        return
     try:
-        with server_for(settings_from(config), None, None, None) as server:
+        with server_for(settings, None, None, None) as server:
             typer.echo(server.sign_in_link())
     except (NoKey, NobodyThere, Refused) as error:
         fail(str(error))
@@ -237,47 +267,12 @@ def doctor(
     raise typer.Exit(1 if findings.has_failed(found) else 0)
 
 
+app.command()(export)
+app.command("import")(import_file)
+app.command()(drill)
+
+
 @app.command("config")
 def show_config(config: Config = None) -> None:
     """Print the settings in force, secrets hidden, and exit. Fails if one of them is wrong."""
     typer.echo(printed(settings_from(config)))
-
-
-def _say_link(link: str) -> None:
-    address = link.partition("/#")[0]
-    typer.echo(f"\n  Tertulia is at {address}\n  Sign in once as admin: {link}\n")
-
-
-def _live_with(parent_pid: int | None) -> None:
-    if parent_pid is not None:
-        from tertulia.replica.lifeline import die_with_parent
-
-        die_with_parent(parent_pid)
-
-
-def _start_log(settings: Settings) -> None:
-    """One line for each event, on standard error: for a person at a terminal, else JSON."""
-    as_text = settings.log_format == "text" or (
-        settings.log_format == "auto" and sys.stderr.isatty()
-    )
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s %(message)s")
-    # A traceback's own lines only: its variables could hold what a user wrote. The console's usual
-    # formatter shows them wherever rich is installed.
-    renderer: structlog.typing.Processor = (
-        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
-        if as_text
-        else structlog.processors.JSONRenderer()
-    )
-    errors: structlog.typing.Processor = structlog.processors.ExceptionRenderer(
-        structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
-    )
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            *([] if as_text else [errors]),
-            renderer,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )

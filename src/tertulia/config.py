@@ -5,20 +5,15 @@ An unknown or misspelt setting is an error that names it; secrets never show whe
 
 from __future__ import annotations
 
-import hashlib
 import tomllib
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    AnyHttpUrl,
-    BaseModel,
-    ConfigDict,
     Field,
-    SecretStr,
     ValidationError,
     field_validator,
-    model_validator,
 )
 from pydantic_settings import (
     BaseSettings,
@@ -27,7 +22,21 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from tertulia.core.plans import FREE
+from tertulia.batch_table import BatchesTable
+from tertulia.core.canned import ready_replies
+from tertulia.core.difficulty import SMALL_BELOW
+from tertulia.core.rollout import version_of
+from tertulia.core.turn import LOG_KEPT_S
+from tertulia.deletion_table import DeletionTable
+from tertulia.fleet_tables import FleetTable, ReplicaTable
+from tertulia.plan_tables import (
+    PLANS,
+    PlanTable,
+    Seconds,
+    beside_those_that_are_there,
+    demand_one_unit_for_each_name,
+)
+from tertulia.plan_tables import Table as _Table
 
 # Small models follow short instructions; a long one costs each turn its tokens.
 _SYSTEM_PROMPT = "You are a helpful assistant. Answer briefly and clearly."
@@ -39,14 +48,7 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 MOST_SLOTS = 63
 
 Port = Annotated[int, Field(ge=0, le=65535)]
-Tokens = Annotated[int, Field(ge=1, le=10_000_000_000)]
-Seconds = Annotated[float, Field(gt=0, le=86_400)]
-
-
-class _Table(BaseModel):
-    """A table of the file: a key that is not a setting is refused, at any depth."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+Grace = Annotated[float, Field(ge=0, le=3_600)]
 
 
 class ServerTable(_Table):
@@ -65,12 +67,37 @@ class ServerTable(_Table):
     registration: Literal["open", "closed"] = Field(
         "open", description="Whether people may make accounts by themselves."
     )
+    shares: Literal["open", "closed"] = Field(
+        "open",
+        description="Whether people may make links to their conversations, which whoever has one"
+        " can read without signing in; closed, those that were made show nothing.",
+    )
     body_bytes: int = Field(
         2_000_000, ge=1_000, le=50_000_000, description="Longest request body, in bytes."
     )
-    streams_per_user: int = Field(
-        20, ge=1, le=100_000, description="Open answer streams a user may have at this gateway."
+    trusted_proxies: tuple[str, ...] = Field(
+        ("127.0.0.1", "::1"),
+        description="Addresses or networks of proxies that are believed when they say in"
+        " `X-Forwarded-For` where a call comes from.",
     )
+    drain_s: Grace = Field(
+        2.0,
+        description="How long a `tertulia gateway` that was asked to end says so (503 at `/readyz`"
+        " and for new turns) before it closes its streams: a proxy's time to notice.",
+    )
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _are_networks(cls, proxies: tuple[str, ...]) -> tuple[str, ...]:
+        for proxy in proxies:
+            try:
+                everybody = not ip_network(proxy).prefixlen
+            except ValueError as error:
+                raise ValueError(f"must be addresses or networks: {error}") from None
+            if everybody:
+                # Each caller could then name an address anew for each guess at a password.
+                raise ValueError(f"{proxy} is everybody, and whoever calls could name any address")
+        return proxies
 
     @property
     def is_exposed(self) -> bool:
@@ -125,53 +152,44 @@ class ModelsTable(_Table):
     )
 
 
-class ReplicaTable(_Table):
-    """A replica that runs elsewhere, such as a vLLM server."""
+class ChoiceTable(_Table):
+    """How `auto` chooses between the small model and the large one."""
 
-    name: str = Field(description="A name of your own for it.")
-    pool: Literal["small", "large"] = Field("large", description="What users pick it as.")
-    model: str = Field(description="The model name it serves.")
-    url: AnyHttpUrl = Field(description="Its address, without /v1.")
-    slots: int = Field(32, ge=1, le=4096, description="Replies it generates at once.")
-    vocabulary: Path = Field(
-        description="Folder with the model's tokenizer.json and model.json, "
-        "which examples/describe_model.py writes."
+    small_below: int | None = Field(
+        None,
+        ge=0,
+        le=1_000,
+        description="Questions graded below this, of 0 to 999, go to the small model; 0 sends it"
+        f" none, 1000 all. None: {SMALL_BELOW}, or 0 where only the embedded models answer: of"
+        " those the small one is quick, not right.",
     )
-    key: SecretStr | None = Field(None, description="Its API key, if it wants one.")
-    trusted: bool = Field(
-        False, description="Skip the comparison of tokenizers, for engines without /tokenize."
-    )
-    priorities: bool = Field(
-        False, description="Send priorities; a vLLM needs --scheduling-policy priority for that."
-    )
-    own_engine: bool = Field(
-        False,
-        description="It is a `tertulia replica`, which caches the system prompt once for all.",
+    easy_tokens: int = Field(
+        200,
+        ge=0,
+        le=1_000_000,
+        description="Where no grade can be had, shorter questions without code count as easy.",
     )
 
 
-class PlanTable(_Table):
-    """What users of a plan may use."""
+class CannedTable(_Table):
+    """A ready reply to common questions: given on the ladder's last rung, instead of a refusal."""
 
-    window_tokens: Tokens = Field(8_000, description="Prompt and answer together.")
-    answer_tokens: Tokens = Field(1_000, description="Longest answer.")
-    tokens_per_day: Tokens = Field(200_000, description="Tokens a user may use a UTC day.")
-    replies_running: int = Field(2, ge=1, le=100_000, description="Replies at the same time.")
-    abandon_s: Seconds = Field(
-        30.0, description="How long a reply goes on with nobody following it."
+    questions: tuple[str, ...] = Field(
+        min_length=1,
+        description="First messages that it answers, whole but for case, spaces and marks.",
     )
-
-    @model_validator(mode="after")
-    def _leaves_room_for_a_question(self) -> PlanTable:
-        if self.answer_tokens >= self.window_tokens:
-            raise ValueError("answer_tokens must be less than window_tokens, which holds both")
-        return self
+    reply: str = Field(min_length=1, max_length=20_000, description="What is said.")
 
 
 class PromptTable(_Table):
-    """The system prompt. Conversations keep the version that they began with."""
+    """The system prompt. Conversations keep the version that they began with until they are cut."""
 
-    system: str = Field(_SYSTEM_PROMPT, max_length=20_000, description="The system prompt.")
+    system: str = Field(
+        _SYSTEM_PROMPT,
+        max_length=20_000,
+        description="The system prompt, until administrators roll out another; an edited one is"
+        " given to who begins from then on.",
+    )
 
 
 class WorkerTable(_Table):
@@ -185,15 +203,20 @@ class WorkerTable(_Table):
     sentence_tokens: int = Field(
         48, ge=1, le=2_000, description="A sentence without an end is checked after this many."
     )
-    log_kept_s: Seconds = Field(600.0, description="How long an ended answer's events are kept.")
-
-
-_PLANS = {
-    FREE: PlanTable(),
-    "plus": PlanTable(
-        window_tokens=32_000, answer_tokens=2_000, tokens_per_day=2_000_000, replies_running=2
-    ),
-}
+    log_kept_s: Seconds = Field(
+        LOG_KEPT_S, description="How long an ended answer's events are kept."
+    )
+    drain_s: Grace = Field(
+        10.0,
+        description="How long a `tertulia worker` that was asked to end goes on with what it has;"
+        " then others do.",
+    )
+    health_host: str = Field(
+        "127.0.0.1", description="Address of the worker's own probes and figures."
+    )
+    health_port: Port | None = Field(
+        None, description="Their port: `/livez`, `/readyz` and `/metrics`. None: no port is opened."
+    )
 
 
 class Settings(BaseSettings):
@@ -216,15 +239,31 @@ class Settings(BaseSettings):
     server: ServerTable = ServerTable()
     models: ModelsTable = ModelsTable()
     replicas: tuple[ReplicaTable, ...] = ()
-    plans: dict[str, PlanTable] = Field(default_factory=lambda: dict(_PLANS))
+    fleet: FleetTable = FleetTable()
+    plans: dict[str, PlanTable] = Field(default_factory=lambda: dict(PLANS))
+    choice: ChoiceTable = ChoiceTable()
+    canned: tuple[CannedTable, ...] = ()
     prompt: PromptTable = PromptTable()
+    batches: BatchesTable = BatchesTable()
+    deletion: DeletionTable = DeletionTable()
     worker: WorkerTable = WorkerTable()
+
+    @field_validator("plans", mode="before")
+    @classmethod
+    def _begins_with_the_plans_that_are_there(cls, plans: Any) -> Any:
+        return beside_those_that_are_there(plans) if isinstance(plans, dict) else plans
+
+    @field_validator("canned")
+    @classmethod
+    def _have_one_reply_each(cls, canned: tuple[CannedTable, ...]) -> tuple[CannedTable, ...]:
+        ready_replies((table.questions, table.reply) for table in canned)
+        return canned
 
     @field_validator("plans")
     @classmethod
-    def _has_a_free_plan(cls, plans: dict[str, PlanTable]) -> dict[str, PlanTable]:
-        # New accounts begin on it.
-        return {**_PLANS, **plans}
+    def _budgets_mean_the_same_everywhere(cls, plans: dict[str, PlanTable]) -> dict[str, PlanTable]:
+        demand_one_unit_for_each_name(plans)
+        return plans
 
     @classmethod
     def settings_customise_sources(
@@ -237,6 +276,13 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Arguments first, then the environment, then the file."""
         return (init_settings, env_settings, TomlConfigSettingsSource(settings_cls))
+
+    @property
+    def small_below(self) -> int:
+        """Below which grade `auto` takes a question to the small model while there is room."""
+        if self.choice.small_below is not None:
+            return self.choice.small_below
+        return SMALL_BELOW if self.replicas or self.fleet.valkey else 0
 
     @property
     def models_folder(self) -> Path:
@@ -270,8 +316,8 @@ class Settings(BaseSettings):
 
     @property
     def prompt_version(self) -> str:
-        """The name of the current system prompt: its own hash, so that equal text is equal."""
-        return hashlib.sha256(self.prompt.system.encode()).hexdigest()[:12]
+        """The name of the configured system prompt."""
+        return version_of(self.prompt.system)
 
 
 class ConfigError(Exception):

@@ -6,13 +6,24 @@ over any lease, fence the log so that the old writer can't append, then finish w
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tertulia.core.quota import charge
+from tertulia.core.quota import accepted
 from tertulia.core.turn import ids_so_far, meta_entry, terminal_entry, text_so_far
-from tertulia.core.types import Entry, Failure, Finish, Outcome, Refusal, Status, Turn, Usage
+from tertulia.core.types import (
+    Entry,
+    Failure,
+    Fenced,
+    Finish,
+    Outcome,
+    Refusal,
+    Status,
+    Turn,
+    Usage,
+)
 from tertulia.ports import Bell, Log, Replicas, Turns, Vocabulary
 
 # Each try loses only to a newer claim; a worker claims at most once a lease, so few are enough.
@@ -48,30 +59,61 @@ async def end_turn(
         seized = await tools.turns.seize(turn.owner, turn.reply_id, why)
         if seized is None:
             return await tools.turns.find(turn.owner, turn.reply_id)
-        fenced = await tools.log.fence(seized.reply_id, seized.epoch, seized.attempt)
+        fenced = await take_log(tools.log, seized)
         if fenced is None:
             continue  # a newer claim fenced first: claim over it
-        entries = fenced.entries
         outcome = outcome_of(
             seized,
-            entries,
+            fenced.entries,
             attempt=fenced.attempt,
             status=Status.FAILED if failure else Status.STOPPED,
             finish=None if failure else finish,
             failure=failure,
             tokenizer=tools.vocabulary(seized.model).name if seized.model else "",
         )
-        if not await tools.turns.finish(seized.reply_id, seized.epoch, outcome):
-            continue
-        ended = await tools.turns.find(turn.owner, turn.reply_id)
-        if ended is not None:
-            closing = closing_entries(ended, entries)
-            await tools.log.append(seized.reply_id, seized.epoch, fenced.attempt, closing)
-        tools.bell.ring("turns")
-        if seized.replica is not None and seized.request_id is not None:
-            await tools.replicas.abort(seized.replica, seized.request_id)
-        return ended
+        # The fence keeps out whatever its old writer still hears: the replica is told at once, not
+        # after the end is stored.
+        is_ours, aborted = await asyncio.gather(
+            _store_end(tools, seized, fenced, outcome),
+            _abort(tools, seized),
+            return_exceptions=True,  # both have ended when one of them failed
+        )
+        for result in (is_ours, aborted):
+            if isinstance(result, BaseException):
+                raise result
+        if is_ours:
+            break
     return await tools.turns.find(turn.owner, turn.reply_id)
+
+
+async def take_log(log: Log, turn: Turn) -> Fenced | None:
+    """Fences the log for the turn's claim; None if a newer claim has it.
+
+    An empty log of an attempt that was noted is not the one it was noted for: that one was lost,
+    and a claimer who had slept through it all made this one. Another attempt begins, as readers
+    have perhaps seen the other's events under these numbers.
+    """
+    fenced = await log.fence(turn.reply_id, turn.epoch, turn.attempt)
+    if fenced is None or fenced.entries or turn.model is None or fenced.attempt > turn.attempt:
+        return fenced
+    return await log.fence(turn.reply_id, turn.epoch, turn.attempt + 1)
+
+
+async def _store_end(tools: Ending, seized: Turn, fenced: Fenced, outcome: Outcome) -> bool:
+    """Finishes the turn and its log; False if a newer claim has it."""
+    if not await tools.turns.finish(seized.held, outcome):
+        return False
+    ended = await tools.turns.find(seized.owner, seized.reply_id)
+    if ended is not None:
+        closing = closing_entries(ended, fenced.entries)
+        await tools.log.append(seized.reply_id, seized.epoch, fenced.attempt, closing)
+    tools.bell.ring("turns")
+    return True
+
+
+async def _abort(tools: Ending, seized: Turn) -> None:
+    if seized.replica is not None and seized.request_id is not None:
+        await tools.replicas.abort(seized.replica, seized.request_id)
 
 
 def outcome_of(
@@ -87,19 +129,17 @@ def outcome_of(
 ) -> Outcome:
     """What a turn costs and keeps when it is ended with the log `entries`.
 
-    The prompt is charged once a replica was asked; the output is what was released. A turn whose
-    log ends with a refusal is refused, whoever ends it: its readers have been told so.
+    The prompt is charged once a replica was asked; the output is what was released; neither beyond
+    what was reserved. A turn whose log ends with a refusal is refused, whoever ends it: its readers
+    have been told so.
     """
     refusal = refusal_of(entries)
     if refusal is not None:
         status, finish, failure = Status.REFUSED, Finish.REFUSED, None
     ids = ids_so_far(entries)
     asked = turn.request_id is not None
-    usage = Usage(
-        input=turn.prompt_tokens if asked else 0,
-        cached=min(cached_tokens, turn.prompt_tokens),
-        output=len(ids),
-    )
+    counted = Usage(input=turn.prompt_tokens if asked else 0, cached=cached_tokens, output=len(ids))
+    usage = accepted(counted, turn.worst_case)
     missing_meta = 0 if entries else 1
     return Outcome(
         status=status,
@@ -107,13 +147,13 @@ def outcome_of(
         finish=finish,
         text=text_so_far(entries),
         usage=usage,
-        charged=charge(usage, reserved=turn.reserved),
         last_event_id=len(entries) + missing_meta + 1,
         ids=ids,
         tokenizer=tokenizer,
         notices=turn.notices,
         refusal=refusal,
         failure=failure,
+        clamped=usage != counted,
     )
 
 

@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 
 # Connections that may wait while a process starts or is started again.
 BACKLOG = 1024
+# The lanes find the gateway's socket here: it stays open while they are started again.
+LISTEN_VARIABLE = "TERTULIA_LISTEN_FD"
 
 
 @dataclass(frozen=True, slots=True)

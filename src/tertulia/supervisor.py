@@ -24,7 +24,8 @@ from tertulia.backends.replicas.fleet import Fleet, ReplicaAddress, write_fleet
 from tertulia.backends.sqlite.file import FileLock
 from tertulia.config import Settings
 from tertulia.core.types import ModelState
-from tertulia.listening import Listening, bind, listen
+from tertulia.leaving import CANT_START
+from tertulia.listening import LISTEN_VARIABLE, Listening, bind, listen
 from tertulia.ports import StoreUnavailable
 from tertulia.replica.catalogue import CatalogueModel, model_named
 from tertulia.replica.main import KEY_VARIABLE
@@ -32,11 +33,6 @@ from tertulia.replica.placing import InstallFailed, Progress
 from tertulia.replica.shelf import is_installed
 
 _log = structlog.get_logger(__name__)
-
-# The lanes find the gateway's socket here: it stays open while they are started again.
-LISTEN_VARIABLE = "TERTULIA_LISTEN_FD"
-# The lanes end with this status when another start would end the same way.
-CANT_START = 3
 
 # An engine ends so when it can't start: its model is damaged, OpenVINO or a graph is missing, its
 # port is taken. Only the last passes, and quickly: what is still so at the third start stays so.
@@ -299,8 +295,7 @@ def _engine(settings: Settings, model: CatalogueModel, name: str, board: _Board)
         url=f"http://127.0.0.1:{port}",
         slots=settings.models.slots,
         key=key,
-        priorities=True,
-        own_engine=True,
+        engine="tertulia",
     )
     board.write()
     arguments = [sys.executable, "-m", "tertulia", "replica", model.name]

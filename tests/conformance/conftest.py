@@ -1,14 +1,32 @@
-"""Every test of this folder runs on every back end: a fresh store, a clock that stands still."""
+"""Every test of this folder runs on every back end that has the part it asks for: a fresh store,
+a clock that stands still where it is ours."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
-from tertulia.backends.migrations import migrate
-from tests.conformance.world import BACKENDS, Backend, ManualClock, open_backend
+from tertulia.backends.memory import MemoryBackend
+from tertulia.backends.migrations.sqlite import migrate
+from tertulia.backends.valkey import ValkeyBackend
+from tertulia.drills.postgres_server import PostgresServer
+from tertulia.drills.valkey_server import ValkeyServers
+from tertulia.ports import Log
+from tests.conformance.postgres import open_empty, open_with_valkey, running_server
+from tests.conformance.world import (
+    BACKENDS,
+    FLEETS,
+    LOGS,
+    VALKEYS,
+    Backend,
+    FleetParts,
+    ManualClock,
+    memory_parts,
+    open_sqlite,
+    valkey_parts,
+)
 
 
 @pytest.fixture
@@ -24,6 +42,13 @@ def empty_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """A real server, started by the first test that asks for it."""
+    with running_server() as server:
+        yield server
+
+
 @pytest.fixture(params=BACKENDS)
 async def backend(
     request: pytest.FixtureRequest,
@@ -32,6 +57,61 @@ async def backend(
     clock: ManualClock,
     empty_file: Path,
 ) -> AsyncIterator[Backend]:
-    opened = open_backend(request.param, tmp_path, clock, empty_file)
+    opened = await _open(request, tmp_path, clock, empty_file)
     yield opened
     await opened.close()
+
+
+@pytest.fixture(params=LOGS)
+async def log(
+    request: pytest.FixtureRequest,
+    anyio_backend: str,
+    tmp_path: Path,
+    clock: ManualClock,
+    empty_file: Path,
+) -> AsyncIterator[Log]:
+    """The log alone, wherever it is kept."""
+    if request.param in VALKEYS:
+        valkey = await ValkeyBackend.open(_emptied(request).urls)
+        yield valkey.log
+        await valkey.close()
+    else:
+        opened = await _open(request, tmp_path, clock, empty_file)
+        yield opened.log
+        await opened.close()
+
+
+@pytest.fixture(params=FLEETS)
+async def fleet(
+    request: pytest.FixtureRequest, anyio_backend: str, clock: ManualClock, patient_hints: None
+) -> AsyncIterator[FleetParts]:
+    """Bell, homes, registry and rung, twice where two processes can share them."""
+    if request.param not in VALKEYS:
+        yield memory_parts(clock)
+        return
+    servers = _emptied(request)
+    here, there = [await ValkeyBackend.open(servers.urls) for _ in range(2)]
+    yield valkey_parts(here, there, servers)
+    await here.close()
+    await there.close()
+
+
+async def _open(
+    request: pytest.FixtureRequest, folder: Path, clock: ManualClock, empty_file: Path
+) -> Backend:
+    if request.param == "memory":
+        return MemoryBackend(clock)
+    if request.param == "sqlite":
+        return open_sqlite(folder, clock, empty_file)
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    if request.param == "fleet":
+        return await open_with_valkey(server.url, _emptied(request).urls, clock)
+    return await open_empty(server.url, clock)
+
+
+def _emptied(request: pytest.FixtureRequest) -> ValkeyServers:
+    name = "valkey_cluster" if request.param == "valkey-cluster" else "valkey_server"
+    servers: ValkeyServers = request.getfixturevalue(name)
+    for server in servers.servers:
+        server.command("FLUSHALL")
+    return servers

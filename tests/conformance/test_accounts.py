@@ -7,8 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from tertulia.core.types import ApiKey, Session, Spent
+from tertulia.core.types import ApiKey, Balance, Holding, Lane, Session, Spent, Usage
 from tests.conformance.world import (
+    DAY_MS,
+    PLENTY,
     START,
     Backend,
     ManualClock,
@@ -53,14 +55,37 @@ async def test_a_change_of_a_user_touches_only_what_it_names(backend: Backend) -
         await backend.accounts.change("u_ana", {"name": "ben"})
 
 
-async def test_what_is_spent_is_of_today(backend: Backend, clock: ManualClock) -> None:
-    midnight = START - START % 86_400 + 86_400
-    await answered(backend, stateless(1), charged=150)
+async def test_users_are_listed_by_their_ids_page_after_page(backend: Backend) -> None:
+    assert (await backend.accounts.page(plan=None, after=None, limit=5)).items == ()
+    users = [person(f"p{n}", plan="plus" if n % 3 else "free") for n in range(7)]
+    for user in reversed(users):
+        await backend.accounts.add(user)
+    first = await backend.accounts.page(plan=None, after=None, limit=5)
+    rest = await backend.accounts.page(plan=None, after=first.next_cursor, limit=5)
+    assert (first.items, rest.items) == (tuple(users[:5]), tuple(users[5:]))
+    assert (first.next_cursor, rest.next_cursor) == ("u_p4", None)
+    exact = await backend.accounts.page(plan=None, after=None, limit=7)
+    assert exact.next_cursor is None
+    plus = await backend.accounts.page(plan="plus", after="u_p1", limit=2)
+    assert (plus.items, plus.next_cursor) == ((users[2], users[4]), "u_p4")
+    none = await backend.accounts.page(plan="gold", after=None, limit=2)
+    assert (none.items, none.next_cursor) == ((), None)
+
+
+async def test_what_is_spent_is_what_was_settled_and_what_is_open(
+    backend: Backend, clock: ManualClock
+) -> None:
+    await answered(backend, stateless(1))
     await admitted(backend, stateless(2))
-    assert await backend.accounts.spent("ana") == Spent(150, 300, ("m_r2",), midnight)
-    clock.seconds = midnight
-    assert await backend.accounts.spent("ana") == Spent(0, 300, ("m_r2",), midnight + 86_400)
-    assert await backend.accounts.spent("ben") == Spent(0, 0, (), midnight + 86_400)
+    clock.pass_(5)
+    # In the moment after its admission: the ledger's time goes on, whatever the clock says.
+    now_ms, settled_ms = int(1000 * START) + 5000, int(1000 * START) + 1
+    assert await backend.accounts.spent("ana") == Spent(
+        now_ms,
+        {"tokens_day": Balance(150_000, settled_ms, PLENTY.budgets[0].limit, DAY_MS)},
+        (Holding("m_r2", Lane.FREE, Usage(100, 0, 200), ("tokens_day",)),),
+    )
+    assert await backend.accounts.spent("ben") == Spent(now_ms, {}, ())
 
 
 async def test_open_replies_are_named_oldest_first(backend: Backend, clock: ManualClock) -> None:
@@ -77,7 +102,7 @@ async def test_a_session_lasts_until_its_end(backend: Backend, clock: ManualCloc
     await backend.sessions.open("u_ana", "s1", lasts_s=100)
     clock.pass_(99)
     found = await backend.sessions.find("s1")
-    assert found == Session(ana, "s1", START)
+    assert found == Session(ana, "s1", 99)
     clock.pass_(1)
     assert await backend.sessions.find("s1") is None
     assert await backend.sessions.find("unknown") is None
@@ -126,7 +151,7 @@ async def test_a_link_ends(backend: Backend, clock: ManualClock) -> None:
 async def test_a_key_is_found_by_its_hash_and_notes_its_use(
     backend: Backend, clock: ManualClock
 ) -> None:
-    ana = person("ana")
+    ana = person("ana", evaluation=True)
     await backend.accounts.add(ana)
     await backend.api_keys.add(KEY)
     clock.pass_(5)
@@ -166,3 +191,26 @@ async def test_a_disabled_user_has_no_credentials_until_enabled_again(backend: B
     assert await backend.sessions.find("s1") is not None
     assert await backend.api_keys.by_secret("hash-1") is not None
     assert await backend.sessions.redeem("l1") is not None
+
+
+async def test_those_are_alive_that_would_be_found(backend: Backend, clock: ManualClock) -> None:
+    for name in ("ana", "ben"):
+        await backend.accounts.add(person(name))
+        for nth in (1, 2):
+            await backend.sessions.open(f"u_{name}", f"{name}-{nth}", lasts_s=100 * nth)
+            key = replace(KEY, id=f"key_{name}_{nth}", owner=f"u_{name}")
+            await backend.api_keys.add(replace(key, secret_hash=f"hash-{name}-{nth}"))
+    tokens = ["ana-1", "ana-2", "ben-1", "ben-2", "unknown"]
+    hashes = [f"hash-{token}" for token in tokens]
+    assert await backend.sessions.alive(tokens[1:]) == {"ana-2", "ben-1", "ben-2"}
+    assert await backend.api_keys.alive(hashes[1:]) == set(hashes[1:4])
+    clock.pass_(100)
+    await backend.sessions.close(token_hash="ana-2")
+    await backend.api_keys.revoke("u_ana", "key_ana_2")
+    assert await backend.sessions.alive(tokens) == {"ben-2"}
+    assert await backend.api_keys.alive(hashes) == {"hash-ana-1", "hash-ben-1", "hash-ben-2"}
+    await backend.accounts.change("u_ben", {"disabled": True})
+    assert await backend.sessions.alive(tokens) == frozenset()
+    assert await backend.api_keys.alive(hashes) == {"hash-ana-1"}
+    assert {key.last_used_at for key in await backend.api_keys.list("u_ana")} == {None}
+    assert await backend.sessions.alive([]) == await backend.api_keys.alive([]) == frozenset()

@@ -11,7 +11,7 @@ import pytest
 from tertulia.backends.bell import REMEMBERED_TOPICS, LocalBell
 from tertulia.backends.clock import ALPHABET, SystemClock, SystemIds
 
-PROMPT_S = 5.0
+PROMPT_S = 20.0
 LONG_S = 50.0
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from tertulia.backends.clock import SystemClock
 from tertulia.backends.sqlite import SqliteBackend
-from tertulia.core.types import Admitted, Append, Status
+from tertulia.core.types import Admitted, Append, Status, Usage
 from tests.conformance.world import PLENTY, ManualClock, completed, entries, stateless
 
 ROOT = Path(__file__).parents[2]
@@ -94,14 +94,14 @@ async def _turns(store: SqliteBackend, stream: str) -> None:
         print("turn", name, 0, flush=True)
         turn = await store.turns.seize("ana", name, "mine")  # as a claim of just this one
         assert turn is not None
-        await store.queue.renew([(name, turn.epoch)], lease_s=60)
+        await store.queue.renew([turn.held], lease_s=60)
         assert await store.log.fence(name, turn.epoch, 1) is not None
         for seq in range(1, 6):
             answer = await store.log.append(name, turn.epoch, 1, entries(seq, seq))
             assert answer is Append.DONE
             print("log", name, seq, flush=True)
-        ended = completed(status=Status.STOPPED, charged=10)
-        assert await store.turns.finish(name, turn.epoch, ended)
+        ended = completed(status=Status.STOPPED, usage=Usage(output=10))
+        assert await store.turns.finish(turn.held, ended)
         print("end", name, 0, flush=True)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
-from tertulia.core.types import BranchMessage, PromptMessage, Status
+from tertulia.core.types import HEAD, Branch, BranchMessage, PromptMessage, Status
 from tests.conformance.world import (
     Backend,
     admitted,
@@ -71,22 +73,56 @@ async def test_a_branch_is_the_path_from_the_root_to_its_leaf(backend: Backend) 
     await _chain(backend, 2)
     await answered(backend, regenerate(3, "m_u2"))
     await admitted(backend, message(4, parent_id="m_r3"))
-    branch = await backend.messages.branch("ana", "c_1", "m_r4")
+    branch = await _path(backend, "m_r4")
     assert [found.id for found in branch] == ["m_u1", "m_r1", "m_u2", "m_r3", "m_u4", "m_r4"]
     assert branch[0] == BranchMessage("m_u1", "user", Status.COMPLETED, 3, "small")
     assert branch[1] == BranchMessage("m_r1", "assistant", Status.COMPLETED, 3, "small")
     assert branch[5] == BranchMessage("m_r4", "assistant", Status.QUEUED, 0, "")
-    older = await backend.messages.branch("ana", "c_1", "m_r2")
+    older = await _path(backend, "m_r2")
     assert [found.id for found in older] == ["m_u1", "m_r1", "m_u2", "m_r2"]
 
 
-async def test_no_leaf_and_a_foreign_leaf_give_no_branch(backend: Backend) -> None:
+async def test_a_branch_says_what_its_conversation_keeps_to(backend: Backend) -> None:
+    await conversation(backend)
+    assert await backend.messages.branch("ana", "c_1", HEAD) == Branch("v1", None, None, ())
+    await answered(backend, message(1))
+    to_head = await backend.messages.branch("ana", "c_1", HEAD)
+    assert to_head == await backend.messages.branch("ana", "c_1", "m_r1")
+    assert to_head is not None
+    assert (to_head.prompt_version, to_head.model, to_head.leaf) == ("v1", "small-1", "m_r1")
+    assert [found.id for found in to_head.messages] == ["m_u1", "m_r1"]
+
+
+async def test_a_branch_brings_the_text_of_a_users_leaf_alone(backend: Backend) -> None:
+    await conversation(backend, "c_1", "c_2")
+    tricky = "né\x00🙂\x1a"
+    await answered(backend, message(1, content=tricky))
+    said = {}
+    for leaf in ("m_u1", "m_r1", HEAD, "m_unknown", None):
+        branch = await backend.messages.branch("ana", "c_1", leaf)
+        assert branch is not None
+        said[leaf] = branch.said
+    assert said == {"m_u1": tricky, "m_r1": None, HEAD: None, "m_unknown": None, None: None}
+    elsewhere = await backend.messages.branch("ana", "c_2", "m_u1")
+    assert elsewhere is not None
+    assert elsewhere.said is None
+
+
+async def test_no_leaf_and_a_foreign_leaf_give_no_path(backend: Backend) -> None:
     await conversation(backend, "c_1", "c_2")
     await answered(backend, message(1))
-    assert await backend.messages.branch("ana", "c_1", None) == ()
-    assert await backend.messages.branch("ana", "c_2", "m_r1") == ()
-    assert await backend.messages.branch("ben", "c_1", "m_r1") == ()
-    assert await backend.messages.branch("ana", "c_1", "m_unknown") == ()
+    messages = backend.messages
+    assert await messages.branch("ana", "c_1", None) == Branch("v1", "small-1", None, ())
+    assert await messages.branch("ana", "c_1", "m_x") == Branch("v1", "small-1", "m_x", ())
+    assert await messages.branch("ana", "c_2", "m_r1") == Branch("v1", None, "m_r1", ())
+
+
+async def test_nobody_elses_conversation_has_a_branch(backend: Backend) -> None:
+    await conversation(backend)
+    await answered(backend, message(1))
+    for owner, name in (("ben", "c_1"), ("ana", "c_3")):
+        for leaf in ("m_r1", HEAD, None):
+            assert await backend.messages.branch(owner, name, leaf) is None
 
 
 async def test_texts_come_in_the_asked_order_with_a_replys_tokens(backend: Backend) -> None:
@@ -130,7 +166,7 @@ async def test_a_rating_survives_the_end_of_its_reply(backend: Backend) -> None:
     held = await backend.queue.claim(lease_s=2)
     assert held is not None
     await backend.messages.rate("ana", "m_r1", "down", "slow")
-    assert await backend.turns.finish("m_r1", held.epoch, completed())
+    assert await backend.turns.finish(held.held, completed())
     found = await backend.messages.find("ana", "m_r1")
     assert found is not None
     assert (found.feedback, found.content) == ("down", "Answer")
@@ -145,6 +181,13 @@ async def test_any_text_comes_back_as_it_was_said(backend: Backend, text: str) -
     turn = await backend.turns.find("ana", "m_r1")
     assert turn is not None
     assert turn.text == text
+
+
+async def _path(backend: Backend, leaf: str) -> Sequence[BranchMessage]:
+    branch = await backend.messages.branch("ana", "c_1", leaf)
+    assert branch is not None
+    assert branch.leaf == leaf
+    return branch.messages
 
 
 async def _chain(backend: Backend, length: int) -> None:

@@ -9,16 +9,20 @@ import shutil
 import sqlite3
 import stat
 import sys
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from tertulia.backends.migrations import NewerSchema, migrate, revision_of
+from tertulia.backends import sql
+from tertulia.backends.migrations import NewerSchema
+from tertulia.backends.migrations.sqlite import migrate, revision_of
 from tertulia.backends.sql import statements
-from tertulia.backends.sqlite import SqliteBackend, file, writer
+from tertulia.backends.sqlite import SqliteBackend, conversations, file, writer
+from tertulia.backends.sqlite.readers import Readers
 from tertulia.backends.sqlite.writer import Writer
-from tertulia.core.types import Append, Entry, Fenced, Status
+from tertulia.core.types import Append, Entry, Fenced, PromptMessage, Status
 from tertulia.ports import StoreFull, StoreUnavailable
 from tests.conformance.world import (
     PLENTY,
@@ -34,6 +38,11 @@ from tests.conformance.world import (
 )
 
 pytestmark = pytest.mark.anyio
+
+COUNTING = """
+    WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :rows)
+    SELECT count(*) FROM n
+"""
 
 
 @pytest.fixture
@@ -136,7 +145,7 @@ def test_what_is_no_database_is_refused_with_its_name(path: Path, clock: ManualC
 def test_a_file_that_is_up_to_date_needs_no_migration_library(path: Path) -> None:
     code = (
         "import sys, pathlib\n"
-        "from tertulia.backends.migrations import migrate\n"
+        "from tertulia.backends.migrations.sqlite import migrate\n"
         f"migrate(pathlib.Path({str(path)!r}))\n"
         "sys.exit('alembic' in sys.modules or 'sqlalchemy' in sys.modules)\n"
     )
@@ -170,7 +179,7 @@ async def test_a_full_disk_changes_nothing_and_keeps_what_was_acknowledged(
     assert view.last == last
     await _pragma(store, f"max_page_count = {pages + 1000}")
     assert await store.log.append("m_r1", held.epoch, 1, entries(last + 1, last + 1)) is Append.DONE
-    assert await store.turns.finish("m_r1", held.epoch, completed())
+    assert await store.turns.finish(held.held, completed())
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
@@ -229,7 +238,7 @@ async def test_a_step_that_fails_harms_no_other_of_its_group(store: SqliteBacken
 
 async def test_a_step_that_fails_halfway_leaves_nothing(store: SqliteBackend) -> None:
     def halfway(database: sqlite3.Connection) -> None:
-        database.execute("INSERT INTO prompts VALUES ('half', 'way')")
+        database.execute("INSERT INTO prompts VALUES ('half', 'way', 0)")
         raise ValueError("in the middle")
 
     answers = await asyncio.gather(
@@ -259,6 +268,25 @@ async def test_a_caller_who_has_gone_does_not_hold_up_the_others(store: SqliteBa
     found = await store.turns.find("ana", "m_r1")
     assert found is not None  # it was on its way: a retry under its key finds it
     assert found.status is Status.QUEUED
+
+
+@pytest.mark.parametrize(("rows", "threads"), [(50, 1), (100_000, 2)])
+async def test_a_look_takes_this_thread_unless_it_takes_long(
+    path: Path, rows: int, threads: int
+) -> None:
+    """However many short ones came before it."""
+    readers = Readers(path)
+    asked = set[int]()
+
+    def count(database: sqlite3.Connection) -> int:
+        asked.add(threading.get_ident())
+        return int(database.execute(COUNTING, {"rows": rows}).fetchone()[0])
+
+    looks = 200 if threads == 1 else 1
+    assert [await readers.look(count) for _ in range(looks)] == [rows] * looks
+    assert threading.get_ident() in asked
+    assert len(asked) == threads
+    await readers.close()
 
 
 async def test_live_replies_are_read_without_asking_the_database(
@@ -308,17 +336,180 @@ async def test_deleted_words_are_in_no_file(path: Path, clock: ManualClock) -> N
     await store.log.append("m_r1", 9, 2, [Entry(1, "delta", canary.encode())])
     assert canary.encode() in _bytes(path)
     await store.conversations.delete("ana", "c_1")
-    async with asyncio.timeout(5):
-        while canary.encode() in _bytes(path):  # the log is emptied when the writer is idle
-            await store.conversations.get("ana", "c_2")
+    await _gone(canary, path)
     await store.close()
+
+
+async def test_the_words_of_a_deleted_message_are_in_no_file(
+    path: Path, clock: ManualClock
+) -> None:
+    canary = "xylophone-canary"
+    store = SqliteBackend(path, clock)
+    await conversation(store, "c_1", "c_2")
+    await answered(store, message(1, title="kept"), text="kept too")
+    await answered(store, message(2, parent_id="m_r1", content=canary), text=canary)
+    await answered(store, message(3, conversation="c_2", content=canary, title=canary), text="x")
+    await store.messages.rate("ana", "m_r2", "down", canary)
+    await store.log.fence("m_r2", 9, 1)
+    await store.log.append("m_r2", 9, 2, [Entry(1, "delta", canary.encode())])
+    found = await store.conversations.list(
+        "ana", cursor=None, limit=9, query=canary, archived=False
+    )
+    assert len(found.items) == 2
+    for gone in ("m_u2", "m_u3"):
+        await store.branches.delete("ana", gone)
+    await _gone(canary, path)
+    assert b"kept too" in _bytes(path)
+    await store.close()
+
+
+async def test_forgotten_words_are_in_no_file(path: Path, clock: ManualClock) -> None:
+    """S-48."""
+    canary = "xylophone-canary"
+    store = SqliteBackend(path, clock)
+    said = (PromptMessage("user", canary),)
+    await answered(store, stateless(1, prompt=said), text=canary)
+    await store.log.fence("m_r1", 9, 1)
+    await store.log.append("m_r1", 9, 2, [Entry(1, "delta", canary.encode())])
+    assert canary.encode() in _bytes(path)
+    clock.pass_(600)
+    assert await store.loose.forget(ended_s=600, limit=10)
+    await _gone(canary, path)
+    await store.close()
+
+
+async def test_deleted_words_leave_the_files_once_a_reader_has_ended(
+    path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    canary = "xylophone-canary"
+    tries = threading.Semaphore(0)
+    empty = Writer._empty_wal
+
+    def _empty_wal(self: Writer) -> None:
+        empty(self)
+        tries.release()
+
+    monkeypatch.setattr(Writer, "_empty_wal", _empty_wal)
+    store = SqliteBackend(path, clock)
+    await conversation(store, "c_1")
+    await answered(store, message(1, content=canary), text=canary)
+    reader = file.open_reader(path)
+    reader.execute("BEGIN")
+    assert reader.execute("SELECT count(*) FROM messages").fetchone()[0] > 0
+    await store.conversations.delete("ana", "c_1")
+    for _ in range(3):
+        assert await asyncio.to_thread(tries.acquire, timeout=20)
+    assert canary.encode() in _bytes(path)
+    reader.execute("COMMIT")
+    await _gone(canary, path)  # and nobody writes a word more
+    reader.close()
+    await store.close()
+
+
+async def test_searches_leave_a_thread_to_everybody_else(
+    path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    going_on = threading.Event()
+
+    def slowly(_text: str, _word: str) -> bool:
+        return going_on.wait(50) and False
+
+    monkeypatch.setattr(file, "_holds", slowly)
+    monkeypatch.setattr(conversations, "SEARCHES", 3)
+    store = SqliteBackend(path, clock)
+    await conversation(store)
+    await answered(store, message(1))
+
+    async def search() -> object:
+        found = await store.conversations.list(
+            "ana", cursor=None, limit=9, query="answer", archived=False
+        )
+        return found.items
+
+    searches = [asyncio.create_task(search()) for _ in range(3)]
+    await asyncio.sleep(0)
+    with pytest.raises(StoreUnavailable, match="too many searches"):
+        await search()
+    async with asyncio.timeout(20):
+        assert await store.turns.find("ana", "m_r1") is not None
+    going_on.set()
+    assert await asyncio.gather(*searches) == [(), (), ()]
+    assert len(await asyncio.gather(search(), search())) == 2
+    await store.close()
+
+
+async def test_deleted_words_leave_the_files_though_writes_never_pause(
+    path: Path, clock: ManualClock
+) -> None:
+    canary = "xylophone-canary"
+    store = SqliteBackend(path, clock)
+    await conversation(store, "c_1")
+    await answered(store, message(1, content=canary), text=canary)
+    loop, over = asyncio.get_running_loop(), threading.Event()
+
+    def again(_: sqlite3.Connection) -> None:
+        if not over.is_set():  # so that something waits whenever a commit has ended
+            store._writer._queue.put(writer._Asked(again, loop.create_future(), None))
+
+    store._writer._queue.put(writer._Asked(again, loop.create_future(), None))
+    await store.conversations.delete("ana", "c_1")
+    assert await store.erasure.scrub("ana", clock.now()) == "overwritten"
+    assert canary.encode() not in _bytes(path)
+    over.set()
+    await store.close()
+
+
+async def test_a_scrub_that_a_reader_holds_up_is_not_told_as_done(
+    path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "SCRUBBED_S", 0.05)
+    store = SqliteBackend(path, clock)
+    await conversation(store, "c_1")
+    reader = file.open_reader(path)
+    reader.execute("BEGIN")
+    assert reader.execute("SELECT count(*) FROM conversations").fetchone()[0] > 0
+    await store.conversations.delete("ana", "c_1")
+    assert await store.erasure.scrub("ana", clock.now()) is None
+    reader.execute("COMMIT")
+    reader.close()
+    monkeypatch.setattr(writer, "SCRUBBED_S", 20.0)
+    assert await store.erasure.scrub("ana", clock.now()) == "overwritten"
+    await store.close()
+
+
+async def test_what_a_kill_left_in_the_log_of_writes_is_gone_after_the_order_s_look(
+    path: Path, clock: ManualClock
+) -> None:
+    """The process that knew of the deleted words died between its commit and the emptying."""
+    canary = "xylophone-canary"
+    store = SqliteBackend(path, clock)
+    await conversation(store, "c_1")
+    await answered(store, message(1, content=canary), text=canary)
+    holding = file.open_reader(path)
+    holding.execute("BEGIN")
+    assert holding.execute("SELECT count(*) FROM conversations").fetchone()[0] > 0
+    await store.conversations.delete("ana", "c_1")
+    left = path.parent / "killed"
+    left.mkdir()
+    for suffix in ("", "-wal"):
+        shutil.copyfile(f"{path}{suffix}", left / f"{path.name}{suffix}")
+    holding.close()
+    await store.close()
+    assert canary.encode() in _bytes(left / path.name)
+    after = SqliteBackend(left / path.name, clock)
+    claim = await after.deletions.claim(lease_s=60)
+    assert claim is not None
+    assert claim.deletion.target == "c_1"
+    assert await after.erasure.scrub("ana", clock.now()) == "overwritten"
+    assert canary.encode() not in _bytes(left / path.name)
+    await after.close()
 
 
 def test_every_statement_is_valid_sql(path: Path) -> None:
     database = file.open_reader(path)
-    nouns = ("turns", "queue", "log", "conversations", "messages", "accounts", "sessions")
-    for name in (*nouns, "api_keys"):
-        for statement in statements(name).values():
+    folder = Path(sql.__file__).parent / "sqlite"
+    for name in sorted(one.stem for one in folder.glob("*.sql")):
+        for statement in statements("sqlite", name).values():
             holes = dict.fromkeys(_parameters(statement))
             count = statement.count("?")
             database.execute(f"EXPLAIN {statement}", holes or (None,) * count)
@@ -330,20 +521,36 @@ def test_every_statement_is_valid_sql(path: Path) -> None:
     [
         ("queue", "claim_next", "turns_queue"),
         ("conversations", "page", "conversations_list"),
+        ("conversations", "last_looked", "COVERING INDEX conversations_list"),
+        ("conversations", "search", "conversations_list"),
+        ("conversations", "search", "m USING INDEX messages_signature"),
+        ("branches", "path", "sqlite_autoindex_messages_2"),
+        ("branches", "path", "s USING COVERING INDEX messages_below"),
+        ("branches", "leaf_below", "m USING INDEX messages_below"),
+        ("branches", "leaf_below", "m USING COVERING INDEX messages_below"),
+        ("branches", "below", "messages_below"),
+        ("branches", "turns_of", "sqlite_autoindex_turns_1 (reply_id=?)"),
+        ("branches", "delete_turns", "sqlite_autoindex_turns_1 (reply_id=?)"),
+        ("branches", "delete", "sqlite_autoindex_messages_2 (owner=? AND id=?)"),
         ("turns", "open_of_conversation", "turns_running"),
         ("turns", "open_of_owner", "turns_running"),
         ("messages", "page", "sqlite_autoindex_messages_1"),
+        ("loose", "ended", "turns_ended"),
     ],
 )
 def test_the_statements_of_the_turn_path_use_their_index(
     path: Path, noun: str, name: str, index: str
 ) -> None:
     database = file.open_reader(path)
-    statement = statements(noun)[name]
+    statement = statements("sqlite", noun)[name]
     holes = dict.fromkeys(_parameters(statement))
-    plan = [row["detail"] for row in database.execute(f"EXPLAIN QUERY PLAN {statement}", holes)]
+    rows = database.execute(f"EXPLAIN QUERY PLAN {statement}", holes).fetchall()
+    plan = [row["detail"] for row in rows]
+    outer = [row["detail"] for row in rows if row["parent"] == 0]
     database.close()
     assert any(index in detail for detail in plan), plan
+    # A list is read in its order, and no further than it is asked for.
+    assert noun != "conversations" or "USE TEMP B-TREE FOR ORDER BY" not in outer, plan
     assert not any(detail.startswith("SCAN turns") and index not in detail for detail in plan)
 
 
@@ -375,9 +582,16 @@ def _forbidden(*_: object) -> None:
     raise AssertionError("the database was asked")
 
 
+async def _gone(words: str, path: Path) -> None:
+    """Waits until no file beside the database has the words: soon after, not at once."""
+    async with asyncio.timeout(20):
+        while words.encode() in _bytes(path):  # noqa: ASYNC110  # files tell no event
+            await asyncio.sleep(writer.SCRUB_AGAIN_S)
+
+
 def _bytes(path: Path) -> bytes:
     return b"".join(one.read_bytes() for one in path.parent.iterdir() if one.is_file())
 
 
 def _parameters(statement: str) -> list[str]:
-    return re.findall(r":([a-z_]+)", statement)
+    return re.findall(r":([a-z_0-9]+)", statement)

@@ -13,8 +13,8 @@ from tertulia.core.types import (
     Busy,
     Failure,
     Finish,
+    Held,
     KeyReused,
-    Limits,
     Missing,
     NewTurn,
     Reason,
@@ -40,6 +40,7 @@ from tests.conformance.world import (
     refused,
     regenerate,
     stateless,
+    tokens_a_day,
     used_and_held,
 )
 
@@ -89,7 +90,7 @@ async def test_the_same_key_and_body_gives_the_stored_turn_whatever_its_status(
     assert await backend.turns.admit(again, PLENTY) == Repeated(turn)
     held = await claimed(backend)
     assert await backend.turns.admit(again, PLENTY) == Repeated(held)
-    assert await backend.turns.finish("m_r1", held.epoch, completed())
+    assert await backend.turns.finish(held.held, completed())
     repeated = await backend.turns.admit(again, PLENTY)
     assert isinstance(repeated, Repeated)
     assert (repeated.turn.status, repeated.turn.text) == (Status.COMPLETED, "Answer")
@@ -105,7 +106,7 @@ async def test_the_same_key_with_another_body_is_refused(backend: Backend) -> No
 async def test_a_known_key_comes_before_every_other_answer(backend: Backend) -> None:
     await conversation(backend)
     turn = await admitted(backend, message(1))
-    nothing_left = Limits(tokens_per_day=0, replies_running=0)
+    nothing_left = tokens_a_day(0, replies_running=0)
     elsewhere = message(1, conversation="c_unknown")
     assert await backend.turns.admit(elsewhere, nothing_left) == Repeated(turn)
 
@@ -132,7 +133,7 @@ async def test_a_hundred_racing_duplicates_begin_one_turn(backend: Backend) -> N
     page = await backend.messages.page("ana", "c_1", before=None, limit=10)
     assert page is not None
     assert len(page.items) == 2
-    assert (await backend.accounts.spent("ana")).reserved == 300
+    assert (await used_and_held(backend, "ana"))[:2] == (0, 300)
 
 
 @pytest.mark.parametrize(
@@ -217,7 +218,7 @@ async def test_regenerating_makes_a_sibling_reply(backend: Backend) -> None:
 
 
 async def test_replies_running_are_counted_over_all_conversations(backend: Backend) -> None:
-    limits = Limits(tokens_per_day=1_000_000, replies_running=2)
+    limits = tokens_a_day(1_000_000, replies_running=2)
     await conversation(backend, "c_1", "c_2", "c_3")
     await admitted(backend, message(1), limits)
     await admitted(backend, stateless(2), limits)
@@ -226,12 +227,12 @@ async def test_replies_running_are_counted_over_all_conversations(backend: Backe
     assert await backend.turns.admit(third, limits) == TooManyRunning(2)
     assert await _everything(backend) == before
     held = await claimed(backend)
-    assert await backend.turns.finish(held.reply_id, held.epoch, completed())
+    assert await backend.turns.finish(held.held, completed())
     await admitted(backend, third, limits)
 
 
 async def test_racing_posts_never_pass_the_limit_of_replies(backend: Backend) -> None:
-    limits = Limits(tokens_per_day=1_000_000, replies_running=2)
+    limits = tokens_a_day(1_000_000, replies_running=2)
     answers = await asyncio.gather(*(backend.turns.admit(stateless(n), limits) for n in range(50)))
     kinds = [type(answer) for answer in answers]
     assert (kinds.count(Admitted), kinds.count(TooManyRunning)) == (2, 48)
@@ -240,7 +241,7 @@ async def test_racing_posts_never_pass_the_limit_of_replies(backend: Backend) ->
 async def test_busy_comes_before_too_many_and_too_many_before_the_budget(backend: Backend) -> None:
     await conversation(backend, "c_1", "c_2")
     await admitted(backend, message(1))
-    nothing = Limits(tokens_per_day=0, replies_running=1)
+    nothing = tokens_a_day(0, replies_running=1)
     assert await backend.turns.admit(message(2), nothing) == Busy("m_r1")
     elsewhere = message(2, conversation="c_2")
     assert await backend.turns.admit(elsewhere, nothing) == TooManyRunning(1)
@@ -249,19 +250,22 @@ async def test_busy_comes_before_too_many_and_too_many_before_the_budget(backend
 async def test_a_budget_that_is_used_up_refuses_and_says_when_it_resets(
     backend: Backend, clock: ManualClock
 ) -> None:
-    limits = Limits(tokens_per_day=300, replies_running=10)
-    await answered(backend, stateless(1), charged=150)
+    limits = tokens_a_day(300, replies_running=10)
+    await answered(backend, stateless(1), limits)
     before = await _everything(backend)
     answer = await backend.turns.admit(stateless(2), limits)
-    midnight = START - START % 86_400 + 86_400
-    assert answer == BudgetExhausted("tokens_per_day", 300, 150, 164, midnight)
+    # 14 of 300 tokens come back in 14 of 300 parts of a day.
+    resets_at = START + 0.001 + 14 * 86_400 / 300
+    assert answer == BudgetExhausted("tokens_day", "tokens", 300_000, 150_000, 164_000, resets_at)
     assert await _everything(backend) == before
-    clock.seconds = midnight
-    await admitted(backend, stateless(2), limits)
+    clock.seconds = resets_at - 0.002
+    assert isinstance(await backend.turns.admit(stateless(2), limits), BudgetExhausted)
+    clock.seconds = resets_at
+    assert (await admitted(backend, stateless(2), limits)).answer_tokens == 64
 
 
 async def test_reservations_of_open_turns_count_against_the_budget(backend: Backend) -> None:
-    limits = Limits(tokens_per_day=600, replies_running=10)
+    limits = tokens_a_day(600, replies_running=10)
     await admitted(backend, stateless(1), limits)
     await admitted(backend, stateless(2), limits)
     assert isinstance(await backend.turns.admit(stateless(3), limits), BudgetExhausted)
@@ -269,28 +273,28 @@ async def test_reservations_of_open_turns_count_against_the_budget(backend: Back
 
 
 async def test_an_answer_is_capped_by_what_is_left_and_says_so(backend: Backend) -> None:
-    limits = Limits(tokens_per_day=250, replies_running=10)
+    limits = tokens_a_day(250, replies_running=10)
     turn = await admitted(backend, stateless(1, notices=("context_shortened",)), limits)
     assert (turn.reserved, turn.answer_tokens) == (250, 150)
     assert turn.notices == ("context_shortened", "answer_capped")
 
 
 async def test_an_answer_is_never_capped_below_what_is_worth_a_turn(backend: Backend) -> None:
-    limits = Limits(tokens_per_day=163, replies_running=10, min_answer_tokens=64)
+    limits = tokens_a_day(163, replies_running=10, min_answer_tokens=64)
     assert isinstance(await backend.turns.admit(stateless(1), limits), BudgetExhausted)
-    limits = replace(limits, tokens_per_day=164)
+    limits = tokens_a_day(164, replies_running=10)
     assert (await admitted(backend, stateless(1), limits)).answer_tokens == 64
 
 
 async def test_budgets_of_two_owners_are_apart(backend: Backend) -> None:
-    limits = Limits(tokens_per_day=300, replies_running=1)
+    limits = tokens_a_day(300, replies_running=1)
     await admitted(backend, stateless(1), limits)
     await admitted(backend, stateless(2, owner="ben"), limits)
 
 
 async def test_a_refused_message_is_stored_final_and_costs_nothing(backend: Backend) -> None:
     await conversation(backend)
-    turn = await admitted(backend, refused(1), Limits(tokens_per_day=0, replies_running=0))
+    turn = await admitted(backend, refused(1), tokens_a_day(0, replies_running=0))
     assert (turn.status, turn.finish, turn.charged) == (Status.REFUSED, Finish.REFUSED, 0)
     assert turn.refusal is not None
     assert (turn.finished_at, turn.last_event_id, turn.reserved) == (START, 3, 0)
@@ -316,7 +320,7 @@ async def test_a_stateless_turn_touches_no_conversation(backend: Backend) -> Non
     assert await backend.conversations.get("ana", "c_1") == before
     assert await backend.messages.find("ana", "m_r1") is None
     held = await claimed(backend)
-    assert await backend.turns.finish("m_r1", held.epoch, completed(text="Grüße 🙂"))
+    assert await backend.turns.finish(held.held, completed(text="Grüße 🙂"))
     ended = await backend.turns.find("ana", "m_r1")
     assert ended is not None
     assert (ended.text, ended.usage) == ("Grüße 🙂", Usage(100, 20, 50))
@@ -331,12 +335,12 @@ async def test_finishing_writes_turn_reply_and_settlement_together(
     assert await note(backend, held)
     clock.pass_(1)
     outcome = completed(attempt=2, notices=("checked",))
-    assert await backend.turns.finish("m_r1", held.epoch, outcome)
+    assert await backend.turns.finish(held.held, outcome)
     turn = await backend.turns.find("ana", "m_r1")
     reply = await backend.messages.find("ana", "m_r1")
     assert turn is not None
     assert reply is not None
-    assert (turn.status, turn.text, turn.charged) == (Status.COMPLETED, "Answer", 150)
+    assert (turn.status, turn.text, turn.charged) == (Status.COMPLETED, "Answer", 282_000)
     assert (turn.attempt, turn.finished_at, turn.last_event_id) == (2, START + 1, 4)
     assert turn.notices == ("context_shortened", "checked")
     assert (reply.content, reply.ids, reply.tokens) == ("Answer", (1, 70_000, 3), 3)
@@ -355,7 +359,7 @@ async def test_a_turn_finishes_once(backend: Backend) -> None:
     held = await claimed(backend)
     results = await asyncio.gather(
         *(
-            backend.turns.finish("m_r1", held.epoch, completed(text=f"{n}", charged=n))
+            backend.turns.finish(held.held, completed(text=f"{n}", usage=Usage(output=n)))
             for n in range(1, 20)
         )
     )
@@ -363,8 +367,8 @@ async def test_a_turn_finishes_once(backend: Backend) -> None:
     won = results.index(True) + 1
     turn = await backend.turns.find("ana", "m_r1")
     assert turn is not None
-    assert (turn.text, turn.charged) == (f"{won}", won)
-    assert (await backend.accounts.spent("ana")).used_today == won
+    assert (turn.text, turn.charged) == (f"{won}", 4000 * won)
+    assert await used_and_held(backend, "ana") == (won, 0, ())
 
 
 async def test_an_older_epoch_can_neither_note_nor_finish(
@@ -378,9 +382,9 @@ async def test_an_older_epoch_can_neither_note_nor_finish(
     before = await _everything(backend)
     assert second.epoch == first.epoch + 1
     assert not await note(backend, first)
-    assert not await backend.turns.finish("m_r1", first.epoch, completed())
+    assert not await backend.turns.finish(first.held, completed())
     assert await _everything(backend) == before
-    assert await backend.turns.finish("m_r1", second.epoch, completed())
+    assert await backend.turns.finish(second.held, completed())
 
 
 async def test_a_noted_model_shows_on_the_reply_and_pins_the_conversation(
@@ -405,6 +409,31 @@ async def test_a_noted_model_shows_on_the_reply_and_pins_the_conversation(
     assert turn.notices == reply.notices == ("context_shortened",)
 
 
+async def test_the_grade_of_a_question_is_kept_and_made_anew_when_its_turn_runs_again(
+    backend: Backend,
+) -> None:
+    await conversation(backend)
+    failed = await _failed(backend, 1)
+    assert failed.difficulty == message(1).difficulty != 0
+    again = await admitted(backend, message(1, difficulty=7))
+    assert again.difficulty == (await claimed(backend)).difficulty == 7
+
+
+async def test_notices_are_added_in_order_and_each_once(backend: Backend) -> None:
+    await conversation(backend)
+    await admitted(backend, message(1, notices=("first", "second")))
+    held = await claimed(backend)
+    assert await note(backend, held)  # adds `context_shortened`
+    assert await note(backend, held)
+    outcome = completed(notices=("third", "second", "third"))
+    assert await backend.turns.finish(held.held, outcome)
+    turn = await backend.turns.find("ana", "m_r1")
+    reply = await backend.messages.find("ana", "m_r1")
+    assert turn is not None
+    assert reply is not None
+    assert turn.notices == reply.notices == ("first", "second", "context_shortened", "third")
+
+
 async def test_a_stop_seizes_whatever_the_lease(backend: Backend, clock: ManualClock) -> None:
     await conversation(backend)
     await admitted(backend, message(1))
@@ -413,7 +442,7 @@ async def test_a_stop_seizes_whatever_the_lease(backend: Backend, clock: ManualC
     assert seized is not None
     assert (seized.epoch, seized.stop_reason) == (held.epoch + 1, "stopped")
     assert seized.status is Status.RUNNING
-    assert not await backend.turns.finish("m_r1", held.epoch, completed())
+    assert not await backend.turns.finish(held.held, completed())
     assert await backend.queue.claim(lease_s=2) is None
     clock.pass_(3)  # the stopper died: a worker takes over and sees why
     assert (await claimed(backend)).stop_reason == "stopped"
@@ -425,8 +454,10 @@ async def test_a_stop_reaches_a_waiting_turn(backend: Backend) -> None:
     seized = await backend.turns.seize("ana", "m_r1", "stopped")
     assert seized is not None
     assert seized.status is Status.QUEUED
-    outcome = completed(status=Status.STOPPED, finish=Finish.STOPPED, text="", charged=0, ids=())
-    assert await backend.turns.finish("m_r1", seized.epoch, outcome)
+    outcome = completed(
+        status=Status.STOPPED, finish=Finish.STOPPED, text="", usage=Usage(), ids=()
+    )
+    assert await backend.turns.finish(seized.held, outcome)
     assert await backend.queue.claim(lease_s=2) is None
 
 
@@ -436,7 +467,7 @@ async def test_only_an_open_turn_of_the_owner_can_be_seized(backend: Backend) ->
     assert await backend.turns.seize("ben", "m_r1", "stopped") is None
     assert await backend.turns.seize("ana", "m_unknown", "stopped") is None
     held = await claimed(backend)
-    assert await backend.turns.finish("m_r1", held.epoch, completed())
+    assert await backend.turns.finish(held.held, completed())
     assert await backend.turns.seize("ana", "m_r1", "stopped") is None
 
 
@@ -450,15 +481,15 @@ async def test_a_failed_turn_runs_again_under_its_key_with_its_ids(
     again = replace(message(1), reply_id="m_other", answer_tokens=500)
     turn = await admitted(backend, again)
     assert (turn.reply_id, turn.user_message_id) == ("m_r1", "m_u1")
-    assert (turn.status, turn.attempt, turn.epoch) == (Status.QUEUED, 2, failed.epoch + 1)
+    assert (turn.status, turn.epoch) == (Status.QUEUED, failed.epoch + 1)
+    assert turn.attempt > failed.attempt
     assert (turn.reserved, turn.failure, turn.text) == (600, None, "")
     assert (turn.finished_at, turn.created_at) == (None, START + 10)
     reply = await backend.messages.find("ana", "m_r1")
     assert reply is not None
     assert (reply.status, reply.content, reply.ids) == (Status.QUEUED, "", None)
     view = await backend.log.read("m_r1", 0)
-    assert view is not None
-    assert (view.attempt, view.last) == (2, 0)
+    assert view is None or (view.attempt, view.last) == (turn.attempt, 0)
     assert await used_and_held(backend, "ana") == (40, 600, ("m_r1",))
 
 
@@ -467,14 +498,18 @@ async def test_the_old_owner_of_a_turn_that_runs_again_can_write_nothing(backend
     failed = await _failed(backend, 1)
     await admitted(backend, message(1))
     assert not await note(backend, failed)
-    assert not await backend.turns.finish("m_r1", failed.epoch, completed())
-    assert await backend.log.append("m_r1", failed.epoch, 1, entries(4, 4)) == "stale"
+    assert not await backend.turns.finish(failed.held, completed())
+    answer = await backend.log.append("m_r1", failed.epoch, 1, entries(4, 4))
+    assert answer in ("stale", "missing")
+    if answer == "missing":  # it believes that its log was lost, and writes it once more
+        assert await backend.log.reseed("m_r1", failed.epoch, 1, entries(1, 4)) == "done"
     held = await claimed(backend)
     fenced = await backend.log.fence("m_r1", held.epoch, held.attempt)
     assert fenced is not None
-    assert (fenced.attempt, fenced.entries) == (2, ())
-    assert await backend.turns.finish("m_r1", held.epoch, completed(attempt=2))
-    assert (await backend.accounts.spent("ana")).used_today == 190
+    assert fenced.attempt > failed.attempt
+    assert fenced.entries == ()
+    assert await backend.turns.finish(held.held, completed(attempt=fenced.attempt))
+    assert await used_and_held(backend, "ana") == (190, 0, ())
 
 
 async def test_a_failed_turn_needs_the_same_body_and_a_budget_to_run_again(
@@ -484,7 +519,7 @@ async def test_a_failed_turn_needs_the_same_body_and_a_budget_to_run_again(
     await _failed(backend, 1)
     before = await _everything(backend)
     assert await backend.turns.admit(message(1, body_sha="x"), PLENTY) == KeyReused()
-    poor = Limits(tokens_per_day=100, replies_running=5)
+    poor = tokens_a_day(100, replies_running=5)
     assert isinstance(await backend.turns.admit(message(1), poor), BudgetExhausted)
     assert await _everything(backend) == before
 
@@ -513,7 +548,7 @@ async def test_a_waiting_turn_can_not_complete(backend: Backend) -> None:
     await admitted(backend, message(1))
     before = await _everything(backend)
     with pytest.raises(ValueError, match="complete"):
-        await backend.turns.finish("m_r1", 0, completed())
+        await backend.turns.finish(Held("ana", "m_r1", 0), completed())
     assert await _everything(backend) == before
 
 
@@ -525,8 +560,8 @@ async def _failed(backend: Backend, n: int) -> Turn:
     assert fenced is not None
     done = await backend.log.append(turn.reply_id, held.epoch, fenced.attempt, entries(1, 3))
     assert done == "done"
-    outcome = completed(status=Status.FAILED, finish=None, failure=FAILURE, charged=40)
-    assert await backend.turns.finish(turn.reply_id, held.epoch, outcome)
+    outcome = completed(status=Status.FAILED, finish=None, failure=FAILURE, usage=Usage(output=40))
+    assert await backend.turns.finish(held.held, outcome)
     ended = await backend.turns.find("ana", turn.reply_id)
     assert ended is not None
     return ended

@@ -3,16 +3,25 @@ who asks what. It never looks inside a back end."""
 
 from __future__ import annotations
 
+import asyncio
 import shutil
-from dataclasses import replace
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from tertulia.backends.memory import MemoryBackend
+from tertulia.backends.bell import LocalBell
+from tertulia.backends.memory.fleet import MemoryHomes, MemoryRegistry
+from tertulia.backends.memory.leases import MemoryLeases
+from tertulia.backends.memory.rungs import MemoryRungs
 from tertulia.backends.sqlite import SqliteBackend
+from tertulia.backends.valkey import ValkeyBackend
+from tertulia.core.quota import MILLI, cost
 from tertulia.core.types import (
     Admission,
     Admitted,
+    Budget,
     Entry,
     Finish,
     Limits,
@@ -27,31 +36,68 @@ from tertulia.core.types import (
     Usage,
     User,
 )
+from tertulia.drills.servers import ServerFailed
+from tertulia.drills.valkey_server import ValkeyServers
 from tertulia.ports import (
     Accounts,
     ApiKeys,
+    Bell,
+    Branches,
     Conversations,
+    Homes,
+    Leases,
+    Ledger,
+    Line,
     Log,
+    LooseTurns,
     Messages,
     Presence,
     Queue,
+    Registry,
+    Rungs,
     Sessions,
+    Shares,
     Turns,
 )
+from tertulia.ports_of_batches import Batches, BatchWork, Files
+from tertulia.ports_of_deletions import Deletions, Erasure
+from tertulia.ports_of_moving import Imports, ImportWork, Transcripts
+from tertulia.ports_of_prompts import Evaluation, Instructions, Prompts
+from tertulia.ports_of_remembering import Summaries, Tasks
 
 START = 1_796_000_000.0  # some second of 2026, not the first of its day
-PLENTY = Limits(tokens_per_day=1_000_000, replies_running=1000)
-BACKENDS = ("memory", "sqlite")
+DAY_MS = 86_400_000
+
+
+def tokens_a_day(tokens: int, *, replies_running: int = 1000, **more: Any) -> Limits:
+    """Limits with one budget: so many tokens, full again after a day."""
+    budget = Budget("tokens_day", "tokens", tokens * MILLI, DAY_MS)
+    return Limits((budget,), replies_running, **more)
+
+
+PLENTY = tokens_a_day(1_000_000, abandon_s=30.0)
+# `fleet` is Postgres with its logs in Valkey; `postgres` alone keeps them in memory.
+BACKENDS = ("memory", "sqlite", "postgres", "fleet")
+WITH_LOGS = ("memory", "sqlite")  # the others are told of logs that are kept elsewhere
+# What is in Valkey alone: on one server, and on a cluster.
+VALKEYS = ("valkey", "valkey-cluster")
+LOGS = (*WITH_LOGS, *VALKEYS)
+# Bell, homes and registry: those of one process, and those of a fleet.
+FLEETS = ("memory", *VALKEYS)
 LEASE_S = 2.0
 
 
 class Backend(Protocol):
-    """Every back end: all ports over one store. A new one joins the list in `open_backend`."""
+    """Every back end: all ports over one store. A new one joins the list in `conftest.py`."""
 
     @property
     def turns(self) -> Turns: ...
     @property
+    def loose(self) -> LooseTurns: ...
+    @property
     def queue(self) -> Queue: ...
+    @property
+    def line(self) -> Line: ...
     @property
     def presence(self) -> Presence: ...
     @property
@@ -61,11 +107,43 @@ class Backend(Protocol):
     @property
     def messages(self) -> Messages: ...
     @property
+    def branches(self) -> Branches: ...
+    @property
+    def tasks(self) -> Tasks: ...
+    @property
+    def summaries(self) -> Summaries: ...
+    @property
+    def shares(self) -> Shares: ...
+    @property
     def accounts(self) -> Accounts: ...
+    @property
+    def ledger(self) -> Ledger: ...
     @property
     def sessions(self) -> Sessions: ...
     @property
     def api_keys(self) -> ApiKeys: ...
+    @property
+    def files(self) -> Files: ...
+    @property
+    def batches(self) -> Batches: ...
+    @property
+    def batch_work(self) -> BatchWork: ...
+    @property
+    def deletions(self) -> Deletions: ...
+    @property
+    def erasure(self) -> Erasure: ...
+    @property
+    def transcripts(self) -> Transcripts: ...
+    @property
+    def imports(self) -> Imports: ...
+    @property
+    def import_work(self) -> ImportWork: ...
+    @property
+    def prompts(self) -> Prompts: ...
+    @property
+    def instructions(self) -> Instructions: ...
+    @property
+    def evaluation(self) -> Evaluation: ...
     async def close(self) -> None: ...
 
 
@@ -85,14 +163,95 @@ class ManualClock:
         self.seconds += seconds
 
 
-def open_backend(kind: str, folder: Path, clock: ManualClock, empty: Path) -> Backend:
-    """A fresh back end. `empty` is a migrated file without rows: migrating each time takes long."""
-    if kind == "memory":
-        return MemoryBackend(clock)
-    if kind == "sqlite":
-        shutil.copyfile(empty, folder / "tertulia.db")
-        return SqliteBackend(folder / "tertulia.db", clock)
-    raise ValueError(kind)
+def open_sqlite(folder: Path, clock: ManualClock, empty: Path) -> Backend:
+    """A fresh file. `empty` is one that is migrated already: migrating each time takes long."""
+    shutil.copyfile(empty, folder / "tertulia.db")
+    return SqliteBackend(folder / "tertulia.db", clock)
+
+
+@dataclass(frozen=True, slots=True)
+class FleetParts:
+    """What processes share beside the store: as one of them has it, and another.
+
+    `pass_` makes what replicas reported, what the ladder knows and the leases so many seconds
+    older; `listens` returns once the other process can hear a topic.
+    """
+
+    bell: Bell
+    other_bell: Bell
+    homes: Homes
+    other_homes: Homes
+    registry: Registry
+    rungs: Rungs
+    other_rungs: Rungs
+    leases: Leases
+    other_leases: Leases
+    pass_: Callable[[float], None]
+    listens: Callable[[str], Awaitable[None]]
+
+
+def memory_parts(clock: ManualClock) -> FleetParts:
+    """Those of one process: both of the two are the same."""
+    bell, homes = LocalBell(), MemoryHomes(clock)
+    rungs, leases = MemoryRungs(clock), MemoryLeases(clock)
+
+    async def listens(_: str) -> None:
+        await asyncio.sleep(0)
+
+    return FleetParts(
+        bell=bell,
+        other_bell=bell,
+        homes=homes,
+        other_homes=homes,
+        registry=MemoryRegistry(clock),
+        rungs=rungs,
+        other_rungs=rungs,
+        leases=leases,
+        other_leases=leases,
+        pass_=clock.pass_,
+        listens=listens,
+    )
+
+
+def valkey_parts(here: ValkeyBackend, there: ValkeyBackend, servers: ValkeyServers) -> FleetParts:
+    """Those of two processes on the same servers."""
+
+    def pass_(seconds: float) -> None:
+        for server in servers.servers:
+            for key in ("tertulia:registry", "tertulia:ladder"):
+                with suppress(ServerFailed):  # it is another's key
+                    noted = server.command("HGETALL", key)
+                    for name, value in zip(noted[::2], noted[1::2], strict=True):
+                        if name not in (b"rung", b"changes"):
+                            server.command("HSET", key, name, _older(value, seconds))
+            for key in server.command("KEYS", "tertulia:leases:*"):
+                for lease in server.command("ZRANGE", key, "0", "-1"):
+                    server.command("ZINCRBY", key, str(-int(seconds * 1000)), lease)
+
+    async def listens(topic: str) -> None:
+        asked = ("PUBSUB", "SHARDNUMSUB", f"tertulia:bell:{topic}")
+        while not any(server.command(*asked)[1] for server in servers.servers):  # noqa: ASYNC110 - no server tells of it
+            await asyncio.sleep(0.01)
+
+    return FleetParts(
+        bell=here.bell,
+        other_bell=there.bell,
+        homes=here.homes,
+        other_homes=there.homes,
+        registry=here.registry,
+        rungs=here.rungs,
+        other_rungs=there.rungs,
+        leases=here.leases,
+        other_leases=there.leases,
+        pass_=pass_,
+        listens=listens,
+    )
+
+
+def _older(stamped: bytes, seconds: float) -> bytes:
+    """What was noted with a time in milliseconds before it, as if it had been so much sooner."""
+    at, space, rest = stamped.partition(b" ")
+    return b"%d%b%b" % (int(at) - int(seconds * 1000), space, rest)
 
 
 def message(n: int | str, *, owner: str = "ana", conversation: str = "c_1", **more: Any) -> NewTurn:
@@ -107,6 +266,7 @@ def message(n: int | str, *, owner: str = "ana", conversation: str = "c_1", **mo
         requested="auto",
         answer_tokens=200,
         prompt_tokens=100,
+        difficulty=640,
         sampling=Sampling(seed=7, stop=("END",)),
         conversation_id=conversation,
         user_message_id=f"m_u{n}",
@@ -154,23 +314,26 @@ async def claimed(backend: Backend, *, skip: tuple[str, ...] = ()) -> Turn:
 
 
 async def answered(
-    backend: Backend, new: NewTurn, *, text: str = "Answer", charged: int = 150
+    backend: Backend, new: NewTurn, limits: Limits = PLENTY, *, text: str = "Answer"
 ) -> Turn:
-    """Admits, claims and completes a turn; the finished turn."""
-    turn = await admitted(backend, new)
+    """Admits, claims and completes a turn of 150 tokens; the finished turn."""
+    turn = await admitted(backend, new, limits)
     held = await claimed(backend)
     assert held.reply_id == turn.reply_id
     assert await note(backend, held)
-    assert await backend.turns.finish(
-        held.reply_id, held.epoch, completed(text=text, charged=charged)
-    )
+    assert await backend.turns.finish(held.held, completed(text=text))
     ended = await backend.turns.find(turn.owner, turn.reply_id)
     assert ended is not None
     return ended
 
 
 async def note(
-    backend: Backend, turn: Turn, *, epoch: int | None = None, pin: Literal["pin", "keep"] = "pin"
+    backend: Backend,
+    turn: Turn,
+    *,
+    epoch: int | None = None,
+    pin: Literal["pin", "keep"] = "pin",
+    summary_id: str | None = None,
 ) -> bool:
     noted = Note(
         attempt=turn.attempt,
@@ -181,24 +344,32 @@ async def note(
         prompt_tokens=100,
         pin=pin,
         notices=("context_shortened",),
+        summary_id=summary_id,
     )
-    return await backend.turns.note(turn.reply_id, turn.epoch if epoch is None else epoch, noted)
+    return await backend.turns.note(
+        turn.held if epoch is None else turn.held._replace(epoch=epoch), noted
+    )
 
 
 async def used_and_held(backend: Backend, owner: str) -> tuple[int, int, tuple[str, ...]]:
-    """What the owner has settled today, what is reserved, and for which open replies."""
+    """The tokens that the owner has settled, those that are reserved, and for which open replies.
+
+    What came back between two settlements of the same moment is rounded away.
+    """
     spent = await backend.accounts.spent(owner)
-    return spent.used_today, spent.reserved, spent.running
+    used = spent.balances["tokens_day"].used if spent.balances else 0
+    held = sum(cost("tokens", holding.worst_case) for holding in spent.holdings)
+    return -(-used // MILLI), held // MILLI, spent.running
 
 
-def completed(*, text: str = "Answer", charged: int = 150, **more: Any) -> Outcome:
+def completed(*, text: str = "Answer", **more: Any) -> Outcome:
+    """An end of a turn; it costs 150 tokens unless another usage is given."""
     outcome = Outcome(
         status=Status.COMPLETED,
         attempt=1,
         finish=Finish.STOP,
         text=text,
         usage=Usage(100, 20, 50),
-        charged=charged,
         last_event_id=4,
         ids=(1, 70_000, 3),
         tokenizer="small",

@@ -38,8 +38,7 @@ def needs(claim: str | None) -> Callable[[Check], Check]:
 
 def post(engine: Engine, path: str, body: dict[str, Any], **headers: str) -> httpx2.Response:
     whole = {"model": engine.model} | body
-    url = engine.base_url + path
-    return httpx2.post(url, json=whole, headers=headers or None, timeout=ANSWER_S)
+    return engine.http.post(path, json=whole, headers=headers or None)
 
 
 def complete(engine: Engine, **body: Any) -> dict[str, Any]:
@@ -58,7 +57,7 @@ def chat(engine: Engine, **body: Any) -> dict[str, Any]:
 def chunks(engine: Engine, path: str, **body: Any) -> list[dict[str, Any]]:
     """The documents of a stream, which ends with the end mark and only there."""
     asked = {"model": engine.model, "stream": True, "max_tokens": 8, **GREEDY, **body}
-    with httpx2.stream("POST", engine.base_url + path, json=asked, timeout=ANSWER_S) as answer:
+    with engine.http.stream("POST", path, json=asked) as answer:
         assert answer.status_code == 200, answer.read()
         lines = [line for line in answer.iter_lines() if line.startswith("data: ")]
     assert lines[-1] == "data: [DONE]"
@@ -71,7 +70,7 @@ def fresh_prompt() -> str:
 
 
 def metric(engine: Engine, name: str) -> float:
-    lines = httpx2.get(engine.base_url + "/metrics", timeout=ANSWER_S).text.splitlines()
+    lines = engine.http.get("/metrics").text.splitlines()
     values = [
         float(line.split()[-1]) for line in lines if re.match(re.escape(name) + r"[{ ]", line)
     ]
@@ -90,23 +89,23 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 @needs(None)
 def health_is_open_and_well(engine: Engine) -> None:
-    assert httpx2.get(engine.base_url + "/health").status_code == 200
+    assert engine.http.get("/health").status_code == 200
 
 
 @needs("ping")
 def ping_is_health(engine: Engine) -> None:
-    assert httpx2.get(engine.base_url + "/ping").status_code == 200
-    assert httpx2.post(engine.base_url + "/ping").status_code == 200
+    assert engine.http.get("/ping").status_code == 200
+    assert engine.http.post("/ping").status_code == 200
 
 
 @needs("version")
 def the_version_is_told(engine: Engine) -> None:
-    assert httpx2.get(engine.base_url + "/version").json()["version"]
+    assert engine.http.get("/version").json()["version"]
 
 
 @needs(None)
 def the_model_is_listed(engine: Engine) -> None:
-    listed = httpx2.get(engine.base_url + "/v1/models").json()
+    listed = engine.http.get("/v1/models").json()
     assert listed["object"] == "list"
     assert engine.model in [card["id"] for card in listed["data"]]
 
@@ -218,12 +217,8 @@ def long_stream(engine: Engine, request_id: str) -> Iterator[None]:
     """A reply under way, and then what is left of it."""
     asked = {"model": engine.model, "prompt": PROMPT, "max_tokens": 2000, "stream": True, **GREEDY}
     asked |= {"repetition_detection": {"max_pattern_size": 0}}
-    with httpx2.stream(
-        "POST",
-        engine.base_url + "/v1/completions",
-        json=asked,
-        headers={"X-Request-Id": request_id},
-        timeout=ANSWER_S,
+    with engine.http.stream(
+        "POST", "/v1/completions", json=asked, headers={"X-Request-Id": request_id}
     ) as answer:
         lines = answer.iter_lines()
         while not next(lines).startswith("data: {"):
@@ -254,7 +249,7 @@ def a_reply_is_ended_by_its_id(engine: Engine) -> None:
 @needs("vllm metrics")
 def the_figures_have_vllms_names(engine: Engine) -> None:
     complete(engine, max_tokens=2)
-    lines = httpx2.get(engine.base_url + "/metrics").text.splitlines()
+    lines = engine.http.get("/metrics").text.splitlines()
     names = {re.split(r"[{ ]", line)[0] for line in lines if not line.startswith("#")}
     assert [name for name in METRICS if name not in names] == []
 
@@ -321,7 +316,7 @@ def a_reply_keeps_to_the_grammar(engine: Engine) -> None:
 def a_grammar_that_cant_be_read_is_a_400(engine: Engine) -> None:
     asked = {"prompt": PROMPT, "structured_outputs": {"regex": "("}}
     assert post(engine, "/v1/completions", asked).status_code == 400
-    assert httpx2.get(engine.base_url + "/health").status_code == 200
+    assert engine.http.get("/health").status_code == 200
 
 
 @needs(None)
@@ -366,9 +361,8 @@ def another_model_is_a_404(engine: Engine) -> None:
 
 
 def sdk(engine: Engine) -> openai.OpenAI:
-    return openai.OpenAI(
-        base_url=engine.base_url + "/v1", api_key="none", timeout=ANSWER_S, max_retries=0
-    )
+    url = str(engine.http.base_url.join("/v1"))
+    return openai.OpenAI(base_url=url, api_key="none", timeout=ANSWER_S, max_retries=0)
 
 
 @needs(None)

@@ -1,9 +1,11 @@
 """What each engine claims of the dialect: the one place that says where they differ.
 
-It must hold data alone. An engine that loses a capability fails its check; that is the point.
+It must check nothing. An engine that loses a capability fails its check; that is the point.
 """
 
 from dataclasses import dataclass
+
+import httpx2
 
 VLLM = frozenset(
     (
@@ -53,10 +55,10 @@ METRICS = (
 
 @dataclass(frozen=True)
 class Engine:
-    """A running engine and what it claims."""
+    """A running engine, how to reach it, and what it claims."""
 
     name: str
-    base_url: str
+    http: httpx2.Client
     model: str
 
     @property

@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.contract.checks import CHECKS, Check
+from tests.contract.checks import ANSWER_S, CHECKS, Check
 from tests.contract.engines import CAPABILITIES, Engine
 from tests.replica.conftest import END_S, ROOT, end_replica, models_dir, start_replica
 
@@ -33,8 +33,7 @@ def small_folder() -> Path:
 @pytest.fixture(scope="session")
 def tertulia(small_folder: Path) -> Iterator[Engine]:
     replica = start_replica(small_folder, n_slots=4, batch_tokens=32)
-    url = f"http://127.0.0.1:{replica.port}"
-    yield Engine("tertulia", url, "smollm2-135m-instruct")
+    yield Engine("tertulia", replica.client, "smollm2-135m-instruct")
     end_replica(replica)
 
 
@@ -55,8 +54,8 @@ def llama_server(small_folder: Path) -> Iterator[Engine]:
     )
     assert process.stdout is not None
     try:
-        url = json.loads(process.stdout.readline())["url"]
-        yield Engine("llama-server", url, _only_model(url))
+        with reached(json.loads(process.stdout.readline())["url"]) as http:
+            yield Engine("llama-server", http, _only_model(http))
     finally:
         process.kill()
         process.wait(END_S)
@@ -64,15 +63,21 @@ def llama_server(small_folder: Path) -> Iterator[Engine]:
 
 
 @pytest.fixture(scope="session")
-def vllm() -> Engine:
+def vllm() -> Iterator[Engine]:
     url = os.environ.get(VLLM_URL)
     if not url:
         pytest.skip(f"no vLLM is named in {VLLM_URL}: scripts/contract-vllm installs and runs one")
-    return Engine("vllm", url.rstrip("/"), _only_model(url.rstrip("/")))
+    with reached(url) as http:
+        yield Engine("vllm", http, _only_model(http))
 
 
-def _only_model(url: str) -> str:
-    return str(httpx2.get(url + "/v1/models", timeout=END_S).json()["data"][0]["id"])
+def reached(url: str) -> httpx2.Client:
+    """One client for all checks: making one takes longer than most of them."""
+    return httpx2.Client(base_url=url, timeout=ANSWER_S)
+
+
+def _only_model(http: httpx2.Client) -> str:
+    return str(http.get("/v1/models").json()["data"][0]["id"])
 
 
 @pytest.mark.parametrize(("claim", "check"), CHECKS, ids=[check.__name__ for _, check in CHECKS])

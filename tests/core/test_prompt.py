@@ -1,18 +1,24 @@
 """A prompt keeps whole exchanges in order and is cut rarely, at the same place everywhere."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tertulia.core.prompt import (
+    SUMMARY_OPENING,
     Context,
     Exchange,
     choose_context,
+    exchange_room,
     exchanges_of,
     prompt_messages,
     splice_ids,
+    summary_messages,
+    summary_room,
+    system_ids,
 )
 from tertulia.core.types import BranchMessage, Chunk, PromptMessage, Role, Status, TokenIds
 
@@ -31,7 +37,8 @@ def grouped(*branch: BranchMessage) -> tuple[Exchange, ...]:
 
 def test_questions_and_answers_make_exchanges_and_the_last_question_stands_alone() -> None:
     branch = [message("u1", "user", 5), message("a1", "assistant", 7), message("u2", "user", 2)]
-    assert grouped(*branch) == (Exchange(("u1",), "a1", 18), Exchange(("u2",), None, 5))
+    assert grouped(*branch) == (Exchange(("u1",), (8,), "a1", 10), Exchange(("u2",), (5,)))
+    assert [exchange.tokens for exchange in grouped(*branch)] == [18, 5]
 
 
 @pytest.mark.parametrize(
@@ -39,20 +46,21 @@ def test_questions_and_answers_make_exchanges_and_the_last_question_stands_alone
     [(Status.FAILED, 9), (Status.FAILED, 0), (Status.STOPPED, 0), (Status.COMPLETED, 0)],
 )
 def test_a_question_without_an_answer_joins_the_next(status: Status, tokens: int) -> None:
+    """S-27: after a failed turn the conversation goes on."""
     branch = [message("u1", "user", 5), message("a1", "assistant", tokens, status)]
     branch.append(message("u2", "user", 2))
-    assert grouped(*branch) == (Exchange(("u1", "u2"), None, 13),)
+    assert grouped(*branch) == (Exchange(("u1", "u2"), (8, 5)),)
 
 
 def test_a_stopped_answer_with_text_is_an_answer() -> None:
     branch = [message("u1", "user", 5), message("a1", "assistant", 1, Status.STOPPED)]
-    assert grouped(*branch, message("u2", "user", 2))[0] == Exchange(("u1",), "a1", 12)
+    assert grouped(*branch, message("u2", "user", 2))[0] == Exchange(("u1",), (8,), "a1", 4)
 
 
 @pytest.mark.parametrize("tokens", [0, 9])
 def test_a_refused_exchange_is_left_out_whole(tokens: int) -> None:
     branch = [message("u1", "user", 5), message("a1", "assistant", tokens, Status.REFUSED)]
-    assert grouped(*branch, message("u2", "user", 2)) == (Exchange(("u2",), None, 5),)
+    assert grouped(*branch, message("u2", "user", 2)) == (Exchange(("u2",), (5,)),)
 
 
 def test_an_answer_to_nothing_is_left_out() -> None:
@@ -90,65 +98,107 @@ def test_roles_alternate_and_the_new_message_is_last(branch: list[BranchMessage]
 @given(branch=branches())
 def test_exchanges_keep_order_and_count_every_message_once(branch: list[BranchMessage]) -> None:
     exchanges = exchanges_of(branch, per_message_tokens=MADE_OF)
-    kept = Context(exchanges, shortened=False, tokens=0).message_ids
+    kept = Context(exchanges, first=0, tokens=0).message_ids
     by_id = {m.id: m for m in branch}
     assert [m.id for m in branch if m.id in kept] == list(kept)
     assert sum(e.tokens for e in exchanges) == sum(by_id[i].tokens + MADE_OF for i in kept)
 
 
 SIZES = st.lists(st.tuples(st.integers(1, 60), st.integers(1, 60)), min_size=1, max_size=40)
+ROOMS = st.integers(1, 300)
+
+Sizes = Sequence[tuple[int, int]]
 
 
-def history(sizes: Sequence[tuple[int, int]], *, turns: int) -> list[Exchange]:
+def history(sizes: Sizes, *, turns: int) -> list[Exchange]:
     """What the prompt of turn `turns` chooses from: earlier ones answered, the newest not yet."""
-    done = [Exchange((f"u{i}",), f"a{i}", u + a) for i, (u, a) in enumerate(sizes[:turns])]
-    return [*done, Exchange((f"u{turns}",), None, sizes[turns][0])]
+    done = [Exchange((f"u{i}",), (u,), f"a{i}", a) for i, (u, a) in enumerate(sizes[:turns])]
+    return [*done, Exchange((f"u{turns}",), (sizes[turns][0],))]
+
+
+def answered(sizes: Sizes, *, turns: int) -> list[Exchange]:
+    """The same once that turn has its reply."""
+    *done, newest = history(sizes, turns=turns)
+    return [*done, replace(newest, reply_id=f"a{turns}", reply_tokens=sizes[turns][1])]
 
 
 @given(sizes=SIZES, room=st.integers(-10, 300))
-def test_a_prompt_fits_unless_the_new_message_alone_does_not(
-    sizes: list[tuple[int, int]], room: int
-) -> None:
+def test_a_prompt_fits_unless_the_new_message_alone_does_not(sizes: Sizes, room: int) -> None:
     for turns in range(len(sizes)):
         exchanges = history(sizes, turns=turns)
         context = choose_context(exchanges, room_tokens=room)
-        assert context.exchanges == tuple(exchanges[-len(context.exchanges) :])
+        assert context.exchanges == tuple(exchanges[context.first :])
+        assert context.exchanges[-1] == exchanges[-1]
         assert context.tokens == sum(e.tokens for e in context.exchanges)
         assert context.tokens <= room or len(context.exchanges) == 1
-        assert context.shortened == (len(context.exchanges) < len(exchanges))
+        assert context.shortened == (context.first > 0)
 
 
-@given(sizes=SIZES, room=st.integers(1, 300))
+@given(sizes=SIZES, room=ROOMS)
 def test_between_two_cuts_a_prompt_and_its_reply_begin_the_next_prompt(
-    sizes: list[tuple[int, int]], room: int
+    sizes: Sizes, room: int
 ) -> None:
     before: Context | None = None
     for turns in range(len(sizes)):
         exchanges = history(sizes, turns=turns)
         context = choose_context(exchanges, room_tokens=room)
-        if before is not None:
-            kept, said = before.message_ids, context.message_ids
-            went_on = said[: len(kept) + 1] == (*kept, f"a{turns - 1}")
-            # It is cut only because keeping all would not fit.
-            all_of_it = sum(e.tokens for e in exchanges[-len(before.exchanges) - 1 :])
-            assert went_on or all_of_it > room
+        if before is not None and context.first == before.first:
+            kept = before.message_ids
+            assert context.message_ids[: len(kept) + 1] == (*kept, f"a{turns - 1}")
+        elif before is not None:
+            # It is cut only because keeping all would not fit, and never goes back.
+            assert context.first > before.first
+            assert sum(e.tokens for e in exchanges[before.first :]) > room
         before = context
 
 
-@given(sizes=SIZES, room=st.integers(1, 300))
-def test_a_cut_leaves_half_the_room_or_less_before_the_new_message(
-    sizes: list[tuple[int, int]], room: int
-) -> None:
-    before: tuple[Exchange, ...] = ()
+@given(sizes=SIZES, room=ROOMS)
+def test_a_turns_reply_does_not_move_its_cut(sizes: Sizes, room: int) -> None:
     for turns in range(len(sizes)):
+        asked = choose_context(history(sizes, turns=turns), room_tokens=room)
+        done = choose_context(answered(sizes, turns=turns), room_tokens=room)
+        assert done.first == asked.first
+
+
+@given(sizes=SIZES, room=ROOMS)
+def test_a_cut_that_was_fixed_is_made_there_or_where_one_message_demands_more(
+    sizes: Sizes, room: int
+) -> None:
+    for turns in range(1, len(sizes)):
+        before = choose_context(answered(sizes, turns=turns - 1), room_tokens=room)
         exchanges = history(sizes, turns=turns)
+        now = choose_context(exchanges, room_tokens=room)
+        if now.first == before.first:
+            # Not full yet: what was fixed stays fixed.
+            assert now.next_first == before.next_first
+        elif before.next_first is not None and now.first != before.next_first:
+            assert now.first > before.next_first
+            further = exchanges[now.first - 1 : turns]
+            assert sum(e.tokens for e in further) + exchanges[-1].tokens > room
+
+
+@given(sizes=SIZES, room=ROOMS)
+def test_three_quarters_full_the_next_cut_is_fixed_and_frees_half_if_two_are_kept(
+    sizes: Sizes, room: int
+) -> None:
+    before = Context((), first=0, tokens=0)
+    for turns in range(len(sizes)):
+        exchanges = answered(sizes, turns=turns)
         context = choose_context(exchanges, room_tokens=room)
-        older = context.exchanges[:-1]
-        was_cut = len(context.exchanges) <= len(before)
-        if was_cut:
-            # The cut was made at this message, or at the one before it when its reply came in.
-            assert sum(e.tokens for e in older[:-1]) <= room // 2
-        before = context.exchanges
+        assert (context.next_first is not None) or context.tokens <= room * 3 // 4
+        newly = (context.first, context.next_first) != (before.first, before.next_first)
+        if newly and context.next_first is not None:
+            assert context.first < context.next_first <= len(exchanges)
+            freed = sum(e.tokens for e in exchanges[context.first : context.next_first])
+            assert freed >= room // 2 or context.next_first == len(exchanges) - 1
+        before = context
+
+
+def test_a_message_that_comes_too_suddenly_cuts_to_half_at_once() -> None:
+    sizes = [(10, 10)] * 6 + [(90, 5)]
+    assert choose_context(answered(sizes, turns=5), room_tokens=200).next_first is None
+    # 120 of 200 are kept: half of the room is freed, and what came last stays.
+    assert choose_context(history(sizes, turns=6), room_tokens=200).first == 5
 
 
 def test_in_a_long_talk_nine_turns_of_ten_reuse_what_came_before() -> None:
@@ -162,18 +212,26 @@ def test_in_a_long_talk_nine_turns_of_ten_reuse_what_came_before() -> None:
     assert sum(reused) / len(reused) >= 0.9
 
 
-def test_the_cut_does_not_depend_on_the_reply_that_follows() -> None:
-    sizes = [(10, 30)] * 30
-    for turns in range(1, len(sizes)):
-        asked = choose_context(history(sizes, turns=turns), room_tokens=200)
-        first = asked.exchanges[0].user_ids
-        done = [*history(sizes, turns=turns)[:-1], Exchange((f"u{turns}",), f"a{turns}", 40)]
-        if asked.shortened and sum(e.tokens for e in asked.exchanges[:-1]) + 40 <= 200:
-            assert choose_context(done, room_tokens=200).exchanges[0].user_ids == first
-
-
 def test_nothing_is_kept_of_nothing() -> None:
-    assert choose_context([], room_tokens=10) == Context((), shortened=False, tokens=0)
+    assert choose_context([], room_tokens=10) == Context((), first=0, tokens=0)
+
+
+def test_questions_that_were_never_answered_go_before_the_newest() -> None:
+    joined = Exchange(("u1", "u2", "u3"), (50, 30, 20))
+    kept = choose_context([joined], room_tokens=60)
+    assert kept.exchanges == (Exchange(("u2", "u3"), (30, 20)),)
+    assert (kept.shortened, kept.tokens) == (True, 50)
+    assert choose_context([joined], room_tokens=5).exchanges == (Exchange(("u3",), (20,)),)
+    assert choose_context([joined], room_tokens=100).exchanges == (joined,)
+
+
+@pytest.mark.parametrize(("window", "room"), [(100, 12), (1_600, 200), (3_200, 400), (32_000, 400)])
+def test_a_summary_has_a_page_or_an_eighth_of_a_small_window(window: int, room: int) -> None:
+    assert summary_room(window) == room
+
+
+def test_the_room_for_exchanges_is_what_all_others_leave() -> None:
+    assert exchange_room(1_600, answer_tokens=500, begins_with_tokens=40) == 1_600 - 500 - 40 - 200
 
 
 def texts(*ids: str) -> dict[str, PromptMessage]:
@@ -181,14 +239,22 @@ def texts(*ids: str) -> dict[str, PromptMessage]:
 
 
 def test_a_prompt_is_the_system_prompt_and_the_exchanges_in_order() -> None:
-    kept = (Exchange(("u1",), "a1", 1), Exchange(("u2", "u3"), None, 1))
-    messages = prompt_messages("Be kind.", Context(kept, False, 2), texts("u1", "a1", "u2", "u3"))
-    assert messages == (
-        PromptMessage("system", "Be kind."),
+    kept = (Exchange(("u1",), (1,), "a1", 1), Exchange(("u2", "u3"), (1, 1)))
+    system, said = PromptMessage("system", "Be kind."), texts("u1", "a1", "u2", "u3")
+    assert prompt_messages(system, Context(kept, 0, 4), said) == (
+        system,
         PromptMessage("user", "text of u1"),
         PromptMessage("assistant", "text of a1"),
         PromptMessage("user", "text of u2\n\ntext of u3"),
     )
+
+
+def test_a_summary_is_an_exchange_of_its_own_before_the_others() -> None:
+    kept, system = (Exchange(("u1",), (1,)),), PromptMessage("system", "Be kind.")
+    messages = prompt_messages(system, Context(kept, 3, 1), texts("u1"), summary="Ann likes figs.")
+    assert [one.role for one in messages] == ["system", "user", "assistant", "user"]
+    assert messages[1].content == SUMMARY_OPENING + "Ann likes figs."
+    assert messages[1:3] == summary_messages("Ann likes figs.")
 
 
 def letters(text: str) -> TokenIds:
@@ -232,3 +298,18 @@ def test_contents_in_another_order_than_the_template_shows_are_our_mistake() -> 
             encode=letters,
             encode_control=letters,
         )
+
+
+def test_a_system_prompt_is_encoded_once_for_all() -> None:
+    encoded: list[str] = []
+
+    def encode(text: str) -> TokenIds:
+        encoded.append(text)
+        return (len(text),)
+
+    assert [system_ids(encode, text) for text in ("Be brief.", "Be", "Be brief.")] == [
+        (9,),
+        (2,),
+        (9,),
+    ]
+    assert encoded == ["Be brief.", "Be"]

@@ -110,6 +110,21 @@ def test_no_more_than_the_cap_is_ever_held(batches: list[list[Unit]], cap: int) 
         assert fed - released < cap
 
 
+@given(batches=batched(), cap=CAPS, stop=STOPS)
+def test_what_does_not_ripen_may_wait_and_changes_nothing(
+    batches: list[list[Unit]], cap: int, stop: tuple[str, ...]
+) -> None:
+    eager, lazy = (SentenceGate(split, cap_tokens=cap, stop=stop) for _ in range(2))
+    waiting: list[Unit] = []
+    for batch in batches:
+        waiting += batch
+        piece = None
+        if lazy.ripens(batch):
+            piece, waiting = lazy.feed(waiting), []
+        assert piece == eager.feed(batch)
+    assert (lazy.feed(waiting), lazy.close()) == (None, eager.close())
+
+
 def expected_until_stop(text: str, stop: tuple[str, ...]) -> str:
     """All before the stop string that is complete first; written letter by letter, on purpose."""
     for end in range(1, len(text) + 1):

@@ -14,6 +14,7 @@ from tertulia.core.steps import (
     ALONE_S,
     DISTURBANCE,
     FOUND,
+    LENT,
     SMALLEST_CHUNK,
     Sequence,
     Step,
@@ -110,6 +111,28 @@ def test_a_pass_over_several_sequences_has_a_bound_of_its_own() -> None:
         scheduler.add(sequence(key, 50))
     assert chunks(do(scheduler)) == [(1, 50), (2, 13)]
     assert chunks(do(scheduler)) == [(1, 1), (2, 37), (3, 25)]
+
+
+def test_a_lane_behind_the_first_gets_a_small_part_of_its_time_and_all_when_it_has_gone() -> None:
+    scheduler = scheduler_of()
+    scheduler.add(sequence(1, 1, n_reply=60, lane=1))
+    do(scheduler)
+    scheduler.add(sequence(2, 1, n_reply=50, lane=0))
+    steps = [dict(chunks(do(scheduler))) for _ in range(50)]
+    assert all(step[2] == 1 for step in steps)
+    # 50 steps of 3 ms; 5 percent of them are 7 of its own milliseconds.
+    assert sum(step.get(1, 0) for step in steps) == 7
+    assert [chunks(do(scheduler)) for _ in range(5)] == [[(1, 1)]] * 5
+
+
+def test_a_prompt_behind_the_first_lane_is_read_with_what_it_is_lent() -> None:
+    scheduler = scheduler_of(n_blocks=100)
+    scheduler.add(sequence(1, 1, n_reply=200, lane=0))
+    do(scheduler)
+    scheduler.add(sequence(2, 10, lane=1))
+    read = [dict(chunks(do(scheduler))).get(2, 0) for _ in range(105)]
+    assert sum(read) == 15, "the prompt, and then its own tokens"
+    assert max(read) == 1
 
 
 def test_the_higher_lane_is_admitted_first_then_the_earlier_arrival() -> None:
@@ -341,6 +364,7 @@ def test_every_sequence_ends_and_every_promise_holds_at_every_step(
     cost = scheduler.cost
     admitted_first: list[int] = []
     ended: set[int] = set()
+    lent_ms, first_ms = 0.0, 0.0
     for now in range(3000):
         for key, life in enumerate(asked):
             if life.arrives == now:
@@ -361,10 +385,18 @@ def test_every_sequence_ends_and_every_promise_holds_at_every_step(
             assert all((one.lane, one.key) < (before[key].lane, key) for one in staying)
             assert all(asked[new].lane < before[key].lane for new in step.admitted)
 
-        # Budget: decodes all, and prefill only as long as the step may last.
+        # Budget: the first lane's decodes all, and prefill only as long as the step may last.
+        first = min((one.lane for one in scheduler.running.values()), default=0)
         decoding = [key for key, one in scheduler.running.items() if one.n_left == 1]
         planned = dict(chunks(step))
-        assert [key for key in decoding if key not in planned] == []
+        missing = [key for key in decoding if key not in planned]
+        assert all(scheduler.running[key].lane > first for key in missing)
+        # Those behind it are lent a part of its time, afterwards.
+        behind = [key for key, one in scheduler.running.items() if one.lane > first]
+        if behind:
+            lent_ms += sum(n for key, n in planned.items() if key in behind)
+            assert lent_ms <= LENT * first_ms + 1e-9
+            first_ms += 2 + sum(n for key, n in planned.items() if key not in behind)
         n_decodes = sum(1 for key in planned if scheduler.running[key].n_left == 1)
         most_s = max(target_ms * MS, DISTURBANCE * (2 + n_decodes) * MS) if n_decodes else ALONE_S
         n_prefill = sum(planned.values()) - n_decodes

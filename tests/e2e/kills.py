@@ -14,10 +14,17 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+from typing import Any, get_args
 
-from tests.e2e.processes import Program, Service, free_port, installed_models, rows
-from tests.e2e.reader import History, ask, new_conversation, stored
+import httpx2
+
+from tertulia.backends.vocabulary import ModelVocabulary, load_vocabulary
+from tertulia.core.turn import unpack_ids
+from tertulia.drills.listener import Listener, Seen
+from tertulia.drills.loopback import loopback
+from tests.e2e.processes import Service, Victim, fake_service, installed_models, rows
 
 QUESTIONS = (
     "Write a long story about a ship.",
@@ -25,35 +32,19 @@ QUESTIONS = (
     "Tell me about the history of Lisbon.",
     "List ten animals and say something about each.",
 )
-VICTIMS = ("engine", "lanes", "tree")
+VICTIMS: tuple[Victim, ...] = get_args(Victim)
 PLAN = """
 [plans.plus]
 answer_tokens = 160
-tokens_per_day = 100000000
+budgets = []
+replies_running = 4
 """
 REAL = '[models]\nlarge = "off"\nthreads = 1\n' + PLAN
-# The fake is slow enough to be killed in the middle of an answer.
+# The fake is slow enough to be killed in the middle of an answer; what is left comes at once.
 FAKE_STEP_S = 0.015
-
-
-def fake_service(folder: Path) -> tuple[Service, Program]:
-    """A service whose only replica is the fake, which is killed and started from here."""
-    port, model = free_port(), installed_models() / "small"
-    toml = f"""
-[models]
-embedded = false
-large = "off"
-{PLAN}
-[[replicas]]
-name = "fake"
-model = "fake-1"
-url = "http://127.0.0.1:{port}"
-slots = 8
-vocabulary = "{model}"
-"""
-    command = [sys.executable, "-m", "tests.fake_replica", "--port", str(port)]
-    command += ["--model-dir", str(model), "--step-s", str(FAKE_STEP_S)]
-    return Service(folder, toml), Program(command, folder / "fake.log")
+FAKE_REST_S = 0.001
+# A reply that was killed goes on within seconds; on two busy cores it takes longer.
+GIVE_UP_S = 90.0
 
 
 @dataclass
@@ -73,143 +64,140 @@ class Tally:
 
 @dataclass
 class Stage:
-    """The processes of one run. `engine` is the fake, `undisturbed` what it answers in peace."""
+    """The service of one run, and what a fake engine answers in peace."""
 
     service: Service
-    engine: Program | None = None
     undisturbed: dict[str, str] = field(default_factory=dict)
 
-    def kill(self, victim: str) -> None:
-        """`kill -9`; what nobody else starts again is started again."""
-        if victim == "lanes":
-            self.service.kill_child("lanes")
-        elif victim == "tree":
-            self.service.kill_tree()
-            self.service.start()
-        elif self.engine is None:
-            self.service.kill_child("replica")
-        if self.engine is not None and victim != "lanes":
-            self.engine.kill()
-            self.engine.start()
+    async def new_conversation(self) -> str:
+        """A conversation to ask in."""
+        made = await self._call("POST", "/v1/conversations", {})
+        assert made.status_code == 201, made.text
+        conversation: str = made.json()["id"]
+        return conversation
+
+    async def ask(self, seen: Seen, turn_key: str) -> Seen:
+        """Asks and follows to the end, whatever breaks on the way."""
+        listener = Listener(
+            self.service.key, [self.service.url], time.monotonic, lambda _line: None
+        )
+        return await listener.ask(seen, turn_key, until_s=GIVE_UP_S)
+
+    async def stored(self, conversation: str) -> list[dict[str, Any]]:
+        """The messages as the store tells them."""
+        kept = await self._call("GET", f"/v1/conversations/{conversation}/messages")
+        items: list[dict[str, Any]] = kept.json()["items"]
+        return items
+
+    async def _call(self, method: str, path: str, body: Any = None) -> httpx2.Response:
+        headers = {"Authorization": f"Bearer {self.service.key}"}
+        async with loopback(20, headers=headers) as http:
+            return await http.request(method, self.service.url + path, json=body)
 
 
 async def run(points: int, seed: int, folder: Path, *, engine: str) -> Tally:
     """Kills at `points` random moments of real replies and checks every reply afterwards."""
     chance, tally = random.Random(seed), Tally()
-    folder.mkdir(parents=True, exist_ok=True)
-    stage = Stage(*fake_service(folder)) if engine == "fake" else Stage(Service(folder, REAL))
-    stage.service.start()
-    if stage.engine is not None:
-        stage.engine.start()
+    is_fake = engine == "fake"
+    service = fake_service(folder, PLAN, step_s=FAKE_STEP_S) if is_fake else Service(folder, REAL)
+    stage = Stage(service)
+    service.start()
     try:
-        await stage.service.ready()
-        if stage.engine is not None:
-            await _listen_in_peace(stage)
+        await service.ready()
+        if is_fake:
+            await asyncio.gather(*(_listen_in_peace(stage, question) for question in QUESTIONS))
         while tally.points < points:
             await _point(stage, chance, tally)
     finally:
-        stage.service.end()
-        if stage.engine is not None:
-            stage.engine.end()
+        service.end()
     return tally
 
 
-async def _listen_in_peace(stage: Stage) -> None:
-    service = stage.service
-    for question in QUESTIONS:
-        conversation = await new_conversation(service.url, service.key)
-        seen = await ask(service.url, service.key, conversation, question, f"calm-{conversation}")
-        stage.undisturbed[question] = seen.text
+async def _listen_in_peace(stage: Stage, question: str) -> None:
+    conversation = await stage.new_conversation()
+    seen = await stage.ask(Seen(question, conversation), f"calm-{conversation}")
+    assert seen.faults == []
+    stage.undisturbed[question] = seen.text
 
 
 async def _point(stage: Stage, chance: random.Random, tally: Tally) -> None:
     """Two replies at once, one kill somewhere in them."""
-    service = stage.service
-    questions = [chance.choice(QUESTIONS) for _ in range(2)]
-    conversations = [await new_conversation(service.url, service.key) for _ in range(2)]
-    histories = [History(), History()]
+    await stage.service.pace(FAKE_STEP_S)
+    replies = [Seen(chance.choice(QUESTIONS), await stage.new_conversation()) for _ in range(2)]
     asked = [
-        asyncio.ensure_future(
-            ask(
-                service.url,
-                service.key,
-                conversation,
-                questions[i],
-                f"kill-{tally.points}-{i}-{conversation}",
-                history=histories[i],
-            )
-        )
-        for i, conversation in enumerate(conversations)
+        asyncio.ensure_future(stage.ask(seen, f"kill-{tally.points}-{seen.conversation}"))
+        for seen in replies
     ]
     victim, moment = chance.choice(VICTIMS), chance.uniform(0.05, 2.5)
     await asyncio.sleep(moment)
     running = sum(not task.done() for task in asked)
-    stage.kill(victim)
+    stage.service.kill(victim)
+    await stage.service.pace(FAKE_REST_S)
     await asyncio.gather(*asked)
     tally.points += running > 0
     tally.kills[victim] = tally.kills.get(victim, 0) + 1
-    await service.ready()
-    for conversation, history, question in zip(conversations, histories, questions, strict=True):
-        expected = stage.undisturbed.get(question)
-        if expected not in (None, history.text):
-            tally.faults.append(f"{history.reply_id}: not the undisturbed answer")
-            print("FAULT not the undisturbed answer", history.reply_id, flush=True)
-        await _check(service, conversation, history, tally)
+    await stage.service.ready()
+    for seen in replies:
+        await _check(stage, seen, tally)
     print(
         f"{tally.points:3} {victim:6} after {moment:4.2f} s, {running} running, "
-        f"{[h.connections for h in histories]} connections, "
-        f"longest silence {max(max(h.gaps_s, default=0) for h in histories):.2f} s",
+        f"{[seen.connections for seen in replies]} connections, "
+        f"longest silence {max(seen.longest_gap_s for seen in replies):.2f} s",
         flush=True,
     )
 
 
-async def _check(service: Service, conversation: str, history: History, tally: Tally) -> None:
-    messages = await stored(service.url, service.key, conversation)
+async def _check(stage: Stage, seen: Seen, tally: Tally) -> None:
+    messages = await stage.stored(seen.conversation)
     replies = [m for m in messages if m["role"] == "assistant"]
-    faults = []
+    faults = list(seen.faults)
+    if stage.undisturbed.get(seen.question, seen.text) != seen.text:
+        faults.append("not the undisturbed answer")
     if len(messages) != 2 or len(replies) != 1:
         faults.append(f"{len(messages)} messages stored instead of 2")
     reply = replies[0]
-    if history.text != reply["content"]:
-        faults.append(f"client has {len(history.text)} chars, store {len(reply['content'])}")
-    if history.last != reply["lastEventId"]:
-        faults.append(f"last id {history.last}, stored {reply['lastEventId']}")
-    if sorted(history.events) != list(range(1, history.last + 1)):
-        faults.append("ids with gaps")
-    if history.end is None or history.end[0] != "done":
-        faults.append(f"ended with {history.end}")
+    if seen.text != reply["content"]:
+        faults.append(f"client has {len(seen.text)} chars, store {len(reply['content'])}")
+    if seen.last != reply["lastEventId"]:
+        faults.append(f"last id {seen.last}, stored {reply['lastEventId']}")
+    if seen.end is None or seen.end[0] != "done":
+        faults.append(f"ended with {seen.end}")
+    database = stage.service.database
     settled = rows(
-        service.database,
-        "SELECT charged, input_tokens + output_tokens, output_tokens FROM settlements"
+        database,
+        "SELECT charged, 1000 * input_tokens - 900 * cached_tokens + 4000 * output_tokens,"
+        " output_tokens FROM settlements"
         " WHERE reply_id = ?",
         reply["id"],
     )
     if len(settled) != 1 or settled[0][0] != settled[0][1]:
         faults.append(f"settled {settled}")
-    (ids,) = rows(service.database, "SELECT ids FROM messages WHERE id = ?", reply["id"])
-    count = len(ids[0]) // 4  # type: ignore[arg-type]  # a blob of 32-bit integers
+    ((ids,),) = rows(database, "SELECT ids FROM messages WHERE id = ?", reply["id"])
+    packed = ids if isinstance(ids, bytes) else b""  # a failed reply may have none
+    count = len(packed) // 4
     if settled and count != settled[0][2]:
         faults.append(f"{count} tokens stored, {settled[0][2]} settled")
-    if _decoded(ids[0]) != reply["content"]:
+    if _decoded(packed) != reply["content"]:
         faults.append("the stored tokens do not spell the stored text")
     tally.replies += 1
-    tally.events += history.last
-    tally.resets += history.resets
-    tally.pauses += history.pauses
-    tally.continued += history.connections > 1 or history.pauses > 0
-    tally.gaps_s.append(max(history.gaps_s, default=0.0))
+    tally.events += seen.last
+    tally.resets += seen.resets
+    tally.pauses += seen.pauses
+    tally.continued += seen.is_moved
+    tally.gaps_s.append(seen.longest_gap_s)
     tally.faults += [f"{reply['id']}: {fault}" for fault in faults]
     for fault in faults:
         print("FAULT", reply["id"], fault, flush=True)
 
 
-def _decoded(packed: object) -> str:
+def _decoded(packed: bytes) -> str:
     """The text of stored tokens, by the model's own vocabulary."""
-    from tertulia.backends.vocabulary import load_vocabulary
-    from tertulia.core.turn import unpack_ids
+    return _vocabulary().decode(unpack_ids(packed))
 
-    assert isinstance(packed, bytes)
-    return load_vocabulary(installed_models() / "small").decode(unpack_ids(packed))
+
+@cache
+def _vocabulary() -> ModelVocabulary:
+    return load_vocabulary(installed_models() / "small")
 
 
 def main() -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import socket
@@ -12,11 +11,16 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import httpx2
 
+from tertulia.drills.loopback import loopback
+
 ROOT = Path(__file__).resolve().parents[2]
-START_S = 60.0
+START_S = 90.0  # as drills wait: on two busy cores everything starts slowly
+
+Victim = Literal["engine", "lanes", "tree"]
 
 
 def installed_models() -> Path:
@@ -78,12 +82,17 @@ class Program:
 
 @dataclass
 class Service:
-    """`tertulia serve` on a port and a folder of its own."""
+    """`tertulia serve` on a port and a folder of its own.
+
+    Its replica is the engine that it starts by itself, or else `fake`, which runs beside it.
+    """
 
     folder: Path
     toml: str
     port: int = field(default_factory=free_port)
     key: str = ""
+    fake: Program | None = None
+    fake_port: int = 0
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -104,12 +113,14 @@ class Service:
         return self.folder / "tertulia.sqlite3"
 
     def start(self) -> None:
+        if self.fake is not None:
+            self.fake.start()
         self.program.start()
 
     async def ready(self) -> None:
         """Returns when the service says that it is; fails with its log when it does not."""
         until = time.monotonic() + START_S
-        async with httpx2.AsyncClient(trust_env=False, timeout=2) as http:
+        async with loopback(2) as http:
             while time.monotonic() < until:
                 try:
                     if (await http.get(self.url + "/readyz")).status_code == 200:
@@ -140,8 +151,34 @@ class Service:
         os.kill(pid, signal.SIGKILL)
         return True
 
-    def kill_tree(self) -> None:
-        """`kill -9` of everything at once; returns when all of it is gone."""
+    def kill(self, victim: Victim) -> bool:
+        """`kill -9`, and starts again what nobody else does; false if it is not up just now."""
+        if victim == "lanes" or (victim == "engine" and self.fake is None):
+            return self.kill_child("lanes" if victim == "lanes" else "replica")
+        if victim == "tree":
+            self._kill_tree()
+            self.program.start()
+        if self.fake is not None:
+            self.fake.kill()
+            self.fake.start()
+        return True
+
+    async def pace(self, step_s: float) -> None:
+        """How long a fake takes for a token from now on, as soon as it listens; a real engine takes
+        as long as it takes."""
+        if self.fake is None:
+            return
+        async with asyncio.timeout(START_S), loopback(2) as http:
+            while True:
+                try:
+                    url = f"http://127.0.0.1:{self.fake_port}/pace"
+                    await http.post(url, json={"step_s": step_s})
+                    return
+                except httpx2.TransportError:
+                    await asyncio.sleep(0.02)  # it is being started again
+
+    def _kill_tree(self) -> None:
+        """Everything at once; returns when all of it is gone."""
         assert self.program.process is not None
         pids = [self.program.process.pid, *_children(self.program.process.pid)]
         for pid in pids:
@@ -157,6 +194,29 @@ class Service:
 
     def end(self) -> None:
         self.program.end()
+        if self.fake is not None:
+            self.fake.end()
+
+
+def fake_service(folder: Path, toml: str, *, step_s: float) -> Service:
+    """A service over `tests.fake_replica`, which takes `step_s` for a token on every machine."""
+    port, model = free_port(), installed_models() / "small"
+    toml = f"""
+[models]
+embedded = false
+large = "off"
+{toml}
+[[replicas]]
+name = "fake"
+pool = "small"
+model = "fake-1"
+url = "http://127.0.0.1:{port}"
+slots = 8
+vocabulary = "{model}"
+"""
+    command = [sys.executable, "-m", "tests.fake_replica", "--port", str(port)]
+    command += ["--model-dir", str(model), "--step-s", str(step_s)]
+    return Service(folder, toml, fake=Program(command, folder / "fake.log"), fake_port=port)
 
 
 def _children(pid: int) -> list[int]:
@@ -176,9 +236,3 @@ def rows(database: Path, sql: str, *values: object) -> list[tuple[object, ...]]:
         return connection.execute(sql, values).fetchall()
     finally:
         connection.close()
-
-
-def as_json(text: str) -> dict[str, object]:
-    """One JSON object."""
-    value: dict[str, object] = json.loads(text)
-    return value

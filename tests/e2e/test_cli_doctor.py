@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from tertulia.backends.migrations import REVISIONS, migrate
+from tertulia.backends.migrations.sqlite import REVISIONS, migrate
 from tertulia.cli import app
 from tertulia.terminal.doctor import examine_port
 from tertulia.terminal.findings import Finding, as_lines

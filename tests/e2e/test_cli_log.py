@@ -9,9 +9,9 @@ import pytest
 
 PROGRAM = """
 import structlog, sys
-from tertulia import cli
 from tertulia.config import Settings
-cli._start_log(Settings(log_format=sys.argv[1]))
+from tertulia.terminal.logs import start_log
+start_log(Settings(log_format=sys.argv[1]))
 def answer(words):
     raise ValueError("broken")
 try:

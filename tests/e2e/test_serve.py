@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from tertulia.drills.loopback import loopback
 from tests.e2e.processes import START_S, Service, free_port, installed_models
 
 pytestmark = pytest.mark.anyio
@@ -144,7 +145,7 @@ async def fleet_when(path: Path, word: str) -> str:
 async def answers(service: Service) -> None:
     """Returns when the lanes answer; models are not waited for."""
     until = time.monotonic() + START_S
-    async with httpx2.AsyncClient(trust_env=False, timeout=START_S) as http:
+    async with loopback(START_S) as http:
         while time.monotonic() < until:
             try:
                 assert (await http.get(service.url + "/livez")).status_code == 200

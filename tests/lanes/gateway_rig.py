@@ -21,12 +21,21 @@ from uvicorn.server import ServerState
 
 from tertulia.backends.bell import LocalBell
 from tertulia.backends.clock import SystemClock, SystemIds
+from tertulia.backends.grader import FeatureGrader
 from tertulia.backends.memory import MemoryBackend
+from tertulia.backends.memory.leases import MemoryLeases
+from tertulia.backends.memory.promises import MemoryPromises
+from tertulia.backends.memory.rungs import MemoryRungs
+from tertulia.core.deletions import CacheAnswer
+from tertulia.core.fleet import Wanted
 from tertulia.core.plans import Plan
+from tertulia.core.quota import MILLI
+from tertulia.core.rollout import ALL, Rollout
 from tertulia.core.types import (
+    Budget,
     Chunk,
     GenerateRequest,
-    Limits,
+    Lane,
     ModelState,
     PromptMessage,
     Said,
@@ -37,9 +46,16 @@ from tertulia.core.types import (
     Verdict,
 )
 from tertulia.gateway.app import create_app
+from tertulia.gateway.counters import Counters
 from tertulia.gateway.desk import Desk, GatewayRules
+from tertulia.gateway.line import LineWatch
 from tertulia.gateway.patience import PatientHttp
+from tertulia.gateway.porter import carry_imports
+from tertulia.gateway.pump import pump_batches
+from tertulia.gateway.refusals import Refusals
 from tertulia.gateway.streams import OpenStreams
+from tertulia.lookout import Lookout
+from tertulia.ports import Leases, Rungs
 from tertulia.worker.desk import WorkerDesk, WorkerRules
 from tertulia.worker.loop import Worker
 
@@ -78,7 +94,7 @@ class Letters:
 class ScriptedReplicas:
     """Says the script at once; while `hold` is not set it stays silent after `before_hold` units.
 
-    `aborted` lists what was aborted, `asked` every request.
+    `aborted` lists what was aborted, `forgotten` whose cache was dropped, `asked` every request.
     """
 
     script: Sequence[str] = ANSWER
@@ -91,26 +107,34 @@ class ScriptedReplicas:
         ]
     )
     aborted: list[str] = field(default_factory=list)
+    forgotten: list[tuple[str, str | None]] = field(default_factory=list)
     asked: list[GenerateRequest] = field(default_factory=list)
     finish: str = "stop"
+    n_cached: int = 3
 
     def models(self) -> Sequence[ModelState]:
         return self.states
 
-    def pick(self, model: str) -> str | None:
+    async def place(self, wanted: Wanted) -> str | None:
         return "replica-1"
 
-    async def generate(self, replica: str, request: GenerateRequest) -> AsyncGenerator[Said, None]:
+    async def generate(
+        self, replica: str, request: GenerateRequest, **_: object
+    ) -> AsyncGenerator[Said, None]:
         self.asked.append(request)
         vocabulary = Letters()
         for number, text in enumerate(self.script):
             if number == self.before_hold:
                 await self.hold.wait()
             yield Said((Unit(text, vocabulary.encode(text)),))
-        yield Said((), finish=self.finish, usage=Usage(len(request.prompt), 3, 1))
+        yield Said((), finish=self.finish, usage=Usage(len(request.prompt), self.n_cached, 1))
 
     async def abort(self, replica: str, request_id: str) -> None:
         self.aborted.append(request_id)
+
+    async def forget(self, owner: str, conversation_id: str | None) -> dict[str, CacheAnswer]:
+        self.forgotten.append((owner, conversation_id))
+        return {"replica-1": "forgotten"}
 
     async def changed(self, *, timeout_s: float) -> None:
         await asyncio.sleep(min(timeout_s, 0.01))
@@ -129,11 +153,30 @@ class WordCheck:
         return Verdict(FORBIDDEN in text, "rules", "I can't help with that.")
 
 
+def units_in_3_hours(units: int) -> Budget:
+    """A budget of so many units."""
+    return Budget("units_3h", "units", units * MILLI, 10_800_000)
+
+
 PLANS = {
-    "free": Plan("free", 8_000, 400, Limits(tokens_per_day=100_000, replies_running=2)),
-    "plus": Plan("plus", 32_000, 800, Limits(tokens_per_day=1_000_000, replies_running=2)),
+    "free": Plan(
+        name="free",
+        window_tokens=8_000,
+        answer_tokens=400,
+        budgets=(units_in_3_hours(100_000),),
+        models=("small", "large"),
+    ),
+    "plus": Plan(
+        name="plus",
+        lane=Lane.PLUS,
+        window_tokens=32_000,
+        answer_tokens=800,
+        budgets=(units_in_3_hours(1_000_000),),
+        models=("small", "large"),
+    ),
 }
-RULES = GatewayRules(system_prompt="Be kind.", prompt_version="v1")
+RULES = GatewayRules()
+SYSTEM_PROMPT = "Be kind."
 
 # Everything is on loopback; loading the system's certificates costs 60 ms a client.
 _NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -148,6 +191,9 @@ class Rig:
     backend: MemoryBackend
     replicas: ScriptedReplicas
     url: str
+    worker: Worker
+    leases: Leases
+    working: asyncio.Task[None]
     clients: list[httpx2.AsyncClient] = field(default_factory=list)
 
     def client(self, **headers: str) -> httpx2.AsyncClient:
@@ -183,10 +229,14 @@ class Rig:
 async def rig(
     *,
     rules: GatewayRules = RULES,
+    lease_s: float = 2.0,
     plans: dict[str, Plan] | None = None,
     replicas: ScriptedReplicas | None = None,
+    rungs: Rungs | None = None,
     change_desk: Callable[[Desk], Desk] = lambda desk: desk,
     page: ASGIApp | None = None,
+    leases: Leases | None = None,
+    tasks_at_once: int = 0,
 ) -> AsyncIterator[Rig]:
     """The gateway on a loopback port with a worker beside it, until the block ends."""
     clock = SystemClock()
@@ -195,44 +245,75 @@ async def rig(
     replicas = replicas or ScriptedReplicas()
     vocabulary = Letters()
     plans = plans or PLANS
-    await backend.conversations.prompt_text(rules.prompt_version, store=rules.system_prompt)
+    await backend.conversations.prompt_text("v1", store=SYSTEM_PROMPT)
+    await backend.prompts.roll_out(None, Rollout("v1", "v1", ALL, "v1"))
     shared: dict[str, Any] = {
         "turns": backend.turns,
+        "loose": backend.loose,
         "log": backend.log,
         "bell": bell,
         "conversations": backend.conversations,
         "messages": backend.messages,
+        "accounts": backend.accounts,
+        "files": backend.files,
+        "batches": backend.batches,
+        "deletions": backend.deletions,
+        "erasure": backend.erasure,
+        "imports": backend.imports,
+        "prompts": backend.prompts,
+        "instructions": backend.instructions,
         "replicas": replicas,
         "checks": WordCheck(),
         "vocabulary": lambda _name: vocabulary,
         "clock": clock,
+        "lookout": Lookout(rungs or MemoryRungs(clock), clock, name="rig"),
         "plans": plans,
     }
+    leases = leases or MemoryLeases(clock)
+    counters = Counters(leases, MemoryLeases(clock), clock)
     desk = change_desk(
         Desk(
             presence=backend.presence,
-            accounts=backend.accounts,
+            branches=backend.branches,
+            shares=backend.shares,
+            grader=FeatureGrader(),
             sessions=backend.sessions,
             api_keys=backend.api_keys,
+            batch_work=backend.batch_work,
+            transcripts=backend.transcripts,
+            import_work=backend.import_work,
             new_id=SystemIds(clock),
-            streams=OpenStreams(),
+            line=LineWatch(backend.line, MemoryPromises(clock), replicas, clock),
+            refusals=Refusals(backend.accounts, clock),
+            counters=counters,
+            streams=OpenStreams(counters),
             rules=rules,
             **shared,
         )
     )
     worker_desk = WorkerDesk(
         queue=backend.queue,
+        line=backend.line,
+        tasks=backend.tasks,
+        summaries=backend.summaries,
         split=_by_points,
-        rules=WorkerRules(sentence_tokens=400),
+        rules=WorkerRules(lease_s=lease_s, sentence_tokens=400, tasks=tasks_at_once),
         **shared,
     )
     app = create_app(desk, page=page or _no_page)
     async with asyncio.TaskGroup() as tasks:
-        working = tasks.create_task(Worker(worker_desk).run())
-        beating = tasks.create_task(desk.streams.beat(desk.presence, desk.clock))
+        worker = Worker(worker_desk)
+        working = tasks.create_task(worker.run())
+        beating = [
+            tasks.create_task(desk.streams.beat(desk.presence, desk.clock)),
+            tasks.create_task(desk.streams.hold(desk.clock)),
+            tasks.create_task(desk.streams.recheck(desk.sessions, desk.api_keys, desk.clock)),
+        ]
+        pumping = tasks.create_task(pump_batches(desk))
+        carrying = tasks.create_task(carry_imports(desk))
         try:
             async with _served(app) as url:
-                here = Rig(app, desk, backend, replicas, url)
+                here = Rig(app, desk, backend, replicas, url, worker, leases, working)
                 try:
                     yield here
                 finally:
@@ -241,7 +322,10 @@ async def rig(
                         await client.aclose()
         finally:
             working.cancel()
-            beating.cancel()
+            for beat in beating:
+                beat.cancel()
+            pumping.cancel()
+            carrying.cancel()
 
 
 async def new_conversation(client: httpx2.AsyncClient) -> str:
@@ -308,10 +392,9 @@ def admin_user(backend: MemoryBackend) -> User:
     return User("u_admin", "root", "admin", "plus", None, 0.0)
 
 
-def with_limits(**limits: int) -> dict[str, Plan]:
-    """The usual plans with other limits for free users."""
-    free = PLANS["free"]
-    return {**PLANS, "free": replace(free, limits=replace(free.limits, **limits))}
+def with_budget(units: int) -> dict[str, Plan]:
+    """The usual plans with another budget for free users."""
+    return {**PLANS, "free": replace(PLANS["free"], budgets=(units_in_3_hours(units),))}
 
 
 @asynccontextmanager

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from datetime import datetime
 
 import httpx2
 import pytest
 
-from tertulia.gateway import sse
+from tertulia.backends.clock import SystemClock
+from tertulia.gateway import streams
 from tertulia.gateway.auth import secret_hash
 from tests.lanes.gateway_rig import (
     PASSWORD,
@@ -40,7 +42,7 @@ async def test_a_new_account_is_signed_in_on_the_free_plan() -> None:
     assert {**made.json(), "id": ""} == {"id": "", "name": "Ana", "role": "user", "plan": "free"}
     assert me.json()["id"] == made.json()["id"]
     assert [budget["name"] for budget in me.json()["budgets"]] == [
-        "tokens_per_day",
+        "units_3h",
         "replies_running",
     ]
 
@@ -49,12 +51,16 @@ async def test_the_budgets_count_down_and_name_their_reset() -> None:
     async with rig() as here:
         client = await here.user("ana")
         streamed = await ask(client, await new_conversation(client))
-        day, running = (await client.get("/v1/me")).json()["budgets"]
+        units, running = (await client.get("/v1/me")).json()["budgets"]
     charged = events(streamed.text)[-1][2]["charged"]
-    assert day["remaining"] == day["limit"] - charged
-    assert day["resetAt"].endswith("T00:00:00.000Z")
+    # Some of it has come back since, in parts of a unit.
+    assert -1 <= units["remaining"] - (units["limit"] - charged) <= 1
+    assert (units["unit"], units["refillSeconds"]) == ("units", 10_800)
+    wait_s = datetime.fromisoformat(units["resetAt"]).timestamp() - here.desk.clock.now()
+    assert wait_s <= 10_800 * charged / 100_000
     assert running == {
         "name": "replies_running",
+        "unit": "replies",
         "limit": 2,
         "remaining": 2,
         "resetAt": None,
@@ -297,7 +303,7 @@ async def test_signing_out_ends_open_streams_within_seconds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """T28: the recheck is shortened; the resume is then 401."""
-    monkeypatch.setattr(sse, "_RECHECK_S", 0.0)
+    monkeypatch.setattr(streams, "_RECHECK_S", 0.01)
     async with rig(replicas=ScriptedReplicas(before_hold=3)) as here:
         browser = await here.browser("ana")
         conversation = await new_conversation(browser)
@@ -313,6 +319,20 @@ async def test_signing_out_ends_open_streams_within_seconds(
         resumed = await browser.get(posted["streamUrl"])
     assert "done" not in [kind for _, kind, _ in events(seen.text)]
     assert resumed.status_code == 401
+
+
+async def test_a_revoked_key_is_given_no_whole_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "_RECHECK_S", 0.01)
+    async with rig(replicas=ScriptedReplicas(before_hold=3)) as here:
+        browser = await here.browser("ana")
+        made = (await browser.post("/v1/api-keys", json={"name": "k"})).json()
+        program = here.client(Authorization=f"Bearer {made['secret']}")
+        said = {"model": "auto", "messages": [{"role": "user", "content": "Why?"}]}
+        asking = asyncio.create_task(program.post("/v1/chat/completions", json=said))
+        await until(lambda: here.replicas.asked)
+        await browser.delete(f"/v1/api-keys/{made['id']}")
+        answer = await asyncio.wait_for(asking, 10)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (401, "unauthenticated")
 
 
 async def test_leaving_deletes_everything() -> None:
@@ -341,6 +361,22 @@ async def test_leaving_without_a_fresh_sign_in_needs_the_password() -> None:
         wrong = await program.request("DELETE", "/v1/me", json={"password": "wrong"})
         right = await program.request("DELETE", "/v1/me", json={"password": PASSWORD})
     assert (without.status_code, wrong.status_code, right.status_code) == (403, 403, 204)
+
+
+class HourBehind(SystemClock):
+    def now(self) -> float:
+        return super().now() - 3600
+
+
+async def test_a_sign_in_is_as_old_as_the_store_says() -> None:
+    """T14, T46: to a gateway whose clock is behind every session would be a fresh one."""
+    async with rig(change_desk=lambda desk: replace(desk, clock=HourBehind())) as here:
+        browser = await here.browser("ana")
+        sessions = here.backend.sessions._store.sessions
+        for token_hash, stored in list(sessions.items()):
+            sessions[token_hash] = replace(stored, created_at=stored.created_at - 600)
+        answer = await browser.delete("/v1/me")
+    assert answer.status_code == 403
 
 
 async def test_a_disabled_account_stops_at_once() -> None:

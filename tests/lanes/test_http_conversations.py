@@ -115,6 +115,29 @@ async def test_a_search_finds_titles_and_texts_literally() -> None:
     assert nothing == []
 
 
+async def test_what_was_found_in_a_message_is_shown() -> None:
+    async with rig() as here:
+        client = await here.user("ana")
+        conversation = await new_conversation(client)
+        await ask(client, conversation, "Wie breit ist die Straße?", key="k")
+        found = (await client.get("/v1/conversations?q=MEMORY")).json()["items"]
+        by_title = (await client.get("/v1/conversations?q=strasse")).json()["items"]
+    assert found[0]["snippet"] == {
+        "before": "e reads every weight for each token. So ",
+        "match": "memory",
+        "after": " is the limit.",
+    }
+    assert "snippet" not in by_title[0]
+
+
+@pytest.mark.parametrize("query", ["a%00", "a%0Ab", "%1f", "%C2%85", "x" * 201])
+async def test_a_word_that_nobody_can_look_for_is_refused_by_name(query: str) -> None:
+    async with rig() as here:
+        client = await here.user("ana")
+        answer = await client.get(f"/v1/conversations?q={query}")
+    assert (answer.status_code, answer.json()["field"]) == (400, "q")
+
+
 async def test_deleting_stops_what_runs_and_leaves_no_copy() -> None:
     async with rig(replicas=ScriptedReplicas(before_hold=3)) as here:
         client = await here.user("ana")

@@ -12,11 +12,12 @@ import httpx2
 import pytest
 
 from tertulia.core.types import Status, Turn
+from tertulia.gateway.streams import Seat
 from tests.lanes.gateway_rig import (
     ANSWER,
     FIRST,
     FORBIDDEN,
-    RULES,
+    PLANS,
     Rig,
     ScriptedReplicas,
     ask,
@@ -68,7 +69,9 @@ async def test_a_streamed_reply_has_meta_text_and_done_with_gapless_ids() -> Non
     assert (seen[0][1], seen[-1][1]) == ("meta", "done")
     assert text_of(streamed.text) == WHOLE == reply["content"]
     assert seen[0][2]["messageId"] == reply["id"]
-    assert seen[-1][2]["charged"] == seen[-1][2]["usage"]["input"] + reply["tokens"]
+    used = seen[-1][2]["usage"]
+    assert (used["cached"], used["output"]) == (3, reply["tokens"])
+    assert seen[-1][2]["charged"] == used["input"] - 3 + 0.3 + 4 * reply["tokens"]
     assert (user["content"], reply["parentId"]) == ("Why?", user["id"])
     assert reply["lastEventId"] == len(seen)
     assert (reply["status"], reply["finish"], reply["error"]) == ("completed", "stop", None)
@@ -322,6 +325,19 @@ async def test_a_refused_input_is_a_refusal_and_costs_nothing() -> None:
     assert reply["status"] == "refused"
 
 
+@pytest.mark.parametrize("n_cached", [-1_000_000, 10**12])
+async def test_a_replicas_odd_counts_are_clamped_and_counted_and_credit_nobody(
+    n_cached: int,
+) -> None:
+    async with rig(replicas=ScriptedReplicas(n_cached=n_cached)) as here:
+        client = await here.user("ana")
+        streamed = await ask(client, await new_conversation(client))
+    done = events(streamed.text)[-1][2]
+    assert done["usage"]["cached"] == (0 if n_cached < 0 else done["usage"]["input"])
+    assert done["charged"] > 4 * done["usage"]["output"] > 0
+    assert b"tertulia_worker_usage_clamped_total 1.0" in here.worker.desk.figures.page()
+
+
 async def test_a_flagged_sentence_leaves_by_no_path() -> None:
     async with rig(replicas=ScriptedReplicas(("Fine. ", f"Now {FORBIDDEN}. ", "More."))) as here:
         client = await here.user("ana")
@@ -397,8 +413,8 @@ async def test_streams_are_counted_and_bounded_per_user() -> None:
         ana = await here.user("ana")
         conversation, posted = await running(here, ana)
         owner = here.backend.store.turns[posted["messageId"]].owner
-        for _ in range(here.desk.rules.streams_per_user):
-            here.desk.streams.opened(owner, "m_elsewhere")
+        for n in range(PLANS["free"].open_streams):
+            assert await here.desk.streams.take(Seat(owner, f"elsewhere-{n}"), limit=100)
         resumed = await ana.get(posted["streamUrl"])
         refused = await ask(ana, conversation, "Other", parentId=None)
         assert len(here.backend.store.turns) == 1
@@ -407,9 +423,9 @@ async def test_streams_are_counted_and_bounded_per_user() -> None:
 
 
 async def test_racing_streams_of_one_key_never_pass_the_bound() -> None:
-    """T36, I12: all of them have asked for room before any of them has its turn."""
-    limit = RULES.streams_per_user
-    together = asyncio.Barrier(3 * limit)
+    """T36, I12: who has room waits for the others who have, and then all get their turn."""
+    limit = PLANS["free"].open_streams
+    together = asyncio.Barrier(limit)
     async with rig(replicas=ScriptedReplicas(before_hold=3)) as here:
         find_by_key = here.backend.turns.find_by_key
 
@@ -424,7 +440,7 @@ async def test_racing_streams_of_one_key_never_pass_the_bound() -> None:
             refused = [
                 await post for post in islice(asyncio.as_completed(posts, timeout=10), 2 * limit)
             ]
-            opened = len(here.desk.streams)
+            opened = await until(lambda: len(here.desk.streams) >= limit and len(here.desk.streams))
         here.replicas.hold.set()
         await asyncio.wait(posts)
     assert opened == limit
@@ -443,5 +459,5 @@ async def test_the_shapes_are_those_of_the_contract() -> None:
     )
     assert set(items[0]) == {
         "id", "parentId", "seq", "role", "content", "tokens", "model", "requested", "reason",
-        "status", "finish", "notices", "feedback", "createdAt", "error", "lastEventId",
+        "status", "finish", "notices", "feedback", "createdAt", "error", "lastEventId", "version",
     }  # fmt: skip

@@ -15,8 +15,9 @@ from openai.types.chat import ChatCompletionChunk, ChatCompletionMessageParam
 from pydantic import ValidationError
 from structlog.testing import capture_logs
 
+from tertulia.core.fleet import Wanted
 from tertulia.core.turn import delta_entry, meta_entry, terminal_entry
-from tertulia.core.types import Finish, Sampling, Status, Turn
+from tertulia.core.types import Finish, Lane, Sampling, Status, Turn
 from tertulia.gateway.chatbody import ChatBody
 from tertulia.gateway.chunks import ChunkRender
 from tests.lanes.gateway_rig import (
@@ -26,7 +27,7 @@ from tests.lanes.gateway_rig import (
     ScriptedReplicas,
     rig,
     until,
-    with_limits,
+    with_budget,
 )
 
 pytestmark = pytest.mark.anyio
@@ -262,7 +263,7 @@ async def test_harmless_unknown_fields_are_ignored() -> None:
 
 
 async def test_the_sdk_sees_its_own_kinds_of_error() -> None:
-    async with rig(plans=with_limits(tokens_per_day=70)) as here, sdk(here) as client:
+    async with rig(plans=with_budget(70)) as here, sdk(here) as client:
         with pytest.raises(BadRequestError) as refused:
             await client.chat.completions.create(
                 model="auto",
@@ -331,7 +332,7 @@ async def test_a_failed_stream_sends_the_error_object() -> None:
     """S-05: a client takes a bare end for success."""
 
     class Broken(ScriptedReplicas):
-        def pick(self, model: str) -> str | None:
+        async def place(self, wanted: Wanted) -> str | None:
             self.states = []
             raise ValueError("a fault of ours")
 
@@ -388,6 +389,7 @@ def a_turn() -> Turn:
         kind="stateless",
         reply_id="m_1",
         plan="free",
+        lane=Lane.FREE,
         requested="auto",
         answer_tokens=10,
         reserved=10,

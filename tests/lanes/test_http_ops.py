@@ -37,7 +37,7 @@ async def test_readiness_names_what_is_missing_and_liveness_does_not_care() -> N
 
 async def test_a_draining_gateway_is_not_ready() -> None:
     async with rig() as here:
-        here.desk.streams.draining = True
+        here.desk.streams.leaving = True
         ready = await here.client().get("/readyz")
     assert (ready.status_code, ready.json()["status"]) == (503, "draining")
 

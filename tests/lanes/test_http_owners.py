@@ -37,7 +37,12 @@ OWNED: dict[tuple[str, str], list[Call]] = {
     ("get", "/v1/conversations/{conversation_id}"): [Call()],
     ("patch", "/v1/conversations/{conversation_id}"): [Call({"title": "Mine"}), Call({})],
     ("delete", "/v1/conversations/{conversation_id}"): [Call()],
-    ("get", "/v1/conversations/{conversation_id}/messages"): [Call(), Call(query="?limit=1")],
+    ("get", "/v1/conversations/{conversation_id}/messages"): [
+        Call(),
+        Call(query="?limit=1"),
+        Call(query="?branch=head"),
+    ],
+    ("put", "/v1/conversations/{conversation_id}/head"): [Call({"messageId": "m_1"})],
     ("post", "/v1/conversations/{conversation_id}/messages"): [
         Call({"content": "Hi"}),
         Call({"content": "Hi", "parentId": None}, accept="text/event-stream"),
@@ -47,16 +52,32 @@ OWNED: dict[tuple[str, str], list[Call]] = {
         Call({}, accept="text/event-stream"),
     ],
     ("post", "/v1/messages/{message_id}/stop"): [Call()],
+    ("delete", "/v1/messages/{message_id}"): [Call()],
     ("post", "/v1/messages/{message_id}/feedback"): [Call({"rating": "up"})],
     ("get", "/v1/messages/{message_id}/stream"): [
         Call(),
         Call(query="?lastEventId=0"),
         Call(query="?lastEventId=1&attempt=1", accept="text/event-stream"),
     ],
+    ("post", "/v1/conversations/{conversation_id}/shares"): [Call(), Call({"leafId": "m_x"})],
+    ("get", "/v1/conversations/{conversation_id}/shares"): [Call()],
+    ("delete", "/v1/shares/{share_id}"): [Call()],
+    ("delete", "/v1/temporary/messages/{temporary_id}"): [Call()],
     ("delete", "/v1/api-keys/{key_id}"): [Call()],
+    ("get", "/v1/files/{file_id}"): [Call()],
+    ("get", "/v1/files/{file_id}/content"): [Call()],
+    ("delete", "/v1/files/{file_id}"): [Call()],
+    ("get", "/v1/batches/{batch_id}"): [Call()],
+    ("post", "/v1/batches/{batch_id}/cancel"): [Call()],
+    ("get", "/v1/imports/{import_id}"): [Call()],
+    ("delete", "/v1/imports/{import_id}"): [Call()],
 }
 # Paths whose parameter names nobody's possession, or which only administrators may call.
-NOBODYS = {("get", "/v1/models/{model_id}"), ("patch", "/v1/admin/users/{user_id}")}
+NOBODYS = {
+    ("get", "/v1/models/{model_id}"),
+    ("get", "/v1/shares/{token}"),
+    ("patch", "/v1/admin/users/{user_id}"),
+}
 
 
 async def owned_things(here: Rig, ana: httpx2.AsyncClient) -> dict[str, str]:
@@ -64,7 +85,26 @@ async def owned_things(here: Rig, ana: httpx2.AsyncClient) -> dict[str, str]:
     conversation = await new_conversation(ana)
     posted = (await ask_later(ana, conversation)).json()
     keys = (await ana.get("/v1/api-keys")).json()["items"]
+    sent = {"file": ("in.jsonl", b"no request")}
+    file = (await ana.post("/v1/files", data={"purpose": "batch"}, files=sent)).json()
+    asked = {
+        "input_file_id": file["id"],
+        "endpoint": "/v1/chat/completions",
+        "completion_window": "24h",
+    }
+    batch = (await ana.post("/v1/batches", json=asked)).json()
+    brought = (await ana.post("/v1/imports", json=[])).json()
+    share = (await ana.post(f"/v1/conversations/{conversation}/shares")).json()
+    said = {"messages": [{"role": "user", "content": "Hi"}]}
+    temporary = await ana.post(
+        "/v1/temporary/messages", json=said, headers={"Idempotency-Key": "temporary"}
+    )
     return {
+        "share_id": share["id"],
+        "temporary_id": temporary.json()["messageId"],
+        "file_id": file["id"],
+        "batch_id": batch["id"],
+        "import_id": brought["id"],
         "conversation_id": conversation,
         "message_id": posted["messageId"],
         "key_id": keys[0]["id"],
@@ -163,12 +203,13 @@ def _headers(answer: httpx2.Response) -> dict[str, str]:
     return {name: value for name, value in answer.headers.items() if name != "date"}
 
 
-def _state(here: Rig) -> tuple[int, int, int, int, list[User]]:
+def _state(here: Rig) -> tuple[int, int, int, int, int, list[User]]:
     store = here.backend.store
     return (
         len(store.conversations),
         len(store.messages),
         len(store.turns),
+        len(store.shares),
         len(store.open),
         sorted(store.users.values(), key=lambda user: user.id),
     )

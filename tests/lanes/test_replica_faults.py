@@ -22,7 +22,9 @@ class Refusing(ScriptedReplicas):
     status: int = 500
     times: int = 1
 
-    async def generate(self, replica: str, request: GenerateRequest) -> AsyncGenerator[Said, None]:
+    async def generate(
+        self, replica: str, request: GenerateRequest, **_: object
+    ) -> AsyncGenerator[Said, None]:
         if self.times:
             self.times -= 1
             raise ReplicaRefused(self.status, "Told", "told to refuse")
@@ -61,7 +63,9 @@ async def test_a_no_is_told_as_what_it_is(status: int, code: str) -> None:
 class Unruly(ScriptedReplicas):
     """Begins a turn of its own in the middle of the reply."""
 
-    async def generate(self, replica: str, request: GenerateRequest) -> AsyncGenerator[Said, None]:
+    async def generate(
+        self, replica: str, request: GenerateRequest, **_: object
+    ) -> AsyncGenerator[Said, None]:
         async for said in super().generate(replica, request):
             yield Said(
                 tuple(Unit(unit.text, (1, *unit.ids, 2)) for unit in said.units),

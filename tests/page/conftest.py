@@ -47,8 +47,8 @@ def address() -> Iterator[str]:
         _wait_until_open(port)
         yield f"http://127.0.0.1:{port}"
     finally:
-        process.terminate()
-        process.wait(timeout=5)
+        process.kill()  # nothing of it is worth a graceful end
+        process.wait()
 
 
 @pytest.fixture

@@ -97,7 +97,12 @@ def start_replica(folder: Path, **settings: Any) -> Replica:
         cwd=ROOT,
     )
     assert process.stdout is not None
-    ready = json.loads(process.stdout.readline())
+    try:
+        ready = json.loads(process.stdout.readline())
+    except BaseException:  # the test's time-out as well
+        process.kill()
+        process.communicate()
+        raise
     client = httpx2.Client(base_url=f"http://127.0.0.1:{ready['port']}", timeout=60)
     return Replica(process, ready["port"], client)
 

@@ -188,18 +188,21 @@ def test_what_cant_be_read_or_is_too_much_is_refused_in_words_of_ours(
 
 
 def try_hostile() -> int:
-    """Compiles each and takes some tokens; prints the longest time of one call."""
+    """Compiles each and takes some tokens; prints how long the longest call kept the processor.
+
+    What other programs take meanwhile is not in it.
+    """
     longest_s = 0.0
     for kind, source in HOSTILE:
-        began_s = time.perf_counter()
+        began_s = time.process_time()
         asked = CONSTRAINTS.compile(kind, source)
-        longest_s = max(longest_s, time.perf_counter() - began_s)
+        longest_s = max(longest_s, time.process_time() - began_s)
         reply: list[int] = []
         try:
             for number in range(40):
-                began_s = time.perf_counter()
+                began_s = time.process_time()
                 biases = asked.biases(reply)
-                longest_s = max(longest_s, time.perf_counter() - began_s)
+                longest_s = max(longest_s, time.process_time() - began_s)
                 named = {token for token, _ in biases}
                 left = named if biases[0][1] > 0 else set(range(258)) - named
                 reply.append(sorted(left - {END} or left)[number % 3 % len(left - {END} or left)])
@@ -223,4 +226,4 @@ def test_no_grammar_ends_the_process_or_holds_a_step_up() -> None:
         check=False,
     )
     assert ended.returncode == 0, ended.stderr
-    assert json.loads(ended.stdout) < 5  # measured: 0.05 s; here the machine may be busy
+    assert json.loads(ended.stdout) < 2  # measured: 0.05 s

@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -27,18 +29,25 @@ pytestmark = pytest.mark.processes
 SMALL_ENGINE = {"threads": 1, "batch_tokens": 32, "n_cache": 512}
 
 
-def python(code: str, settings: dict[str, Any]) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code), json.dumps(settings)],
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-    )
+@contextmanager
+def python(code: str, settings: dict[str, Any]) -> Iterator[subprocess.Popen[str]]:
+    """A process that runs this code; it is gone after the block, however that ends."""
+    command = [sys.executable, "-c", textwrap.dedent(code), json.dumps(settings)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def first_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()
 
 
 @pytest.mark.model
 def test_the_engine_ends_with_its_parent(small_folder: Path) -> None:
-    parent = python(
+    with python(
         """
         import json, os, subprocess, sys, time
         settings = json.dumps(json.loads(sys.argv[1]) | {"parent_pid": os.getpid()})
@@ -49,13 +58,8 @@ def test_the_engine_ends_with_its_parent(small_folder: Path) -> None:
         time.sleep(60)
         """,
         {"folder": str(small_folder), **SMALL_ENGINE},
-    )
-    assert parent.stdout is not None
-    pid = int(parent.stdout.readline())
-    watched = os.pidfd_open(pid)
-    parent.send_signal(signal.SIGKILL)
-    parent.wait(END_S)
-    parent.stdout.close()
+    ) as parent:
+        watched = os.pidfd_open(int(first_line(parent)))
     # A process descriptor becomes readable when its process has ended.
     assert select.select([watched], [], [], END_S)[0], "the engine outlived its parent"
     os.close(watched)
@@ -63,7 +67,7 @@ def test_the_engine_ends_with_its_parent(small_folder: Path) -> None:
 
 @pytest.mark.model
 def test_a_dead_step_thread_ends_the_process_and_its_streams_say_so(small_folder: Path) -> None:
-    process = python(
+    with python(
         """
         import sys
         from tertulia.replica.llama import LlamaModel
@@ -73,23 +77,21 @@ def test_a_dead_step_thread_ends_the_process_and_its_streams_say_so(small_folder
         sys.exit(main(sys.argv[1]))
         """,
         {"folder": str(small_folder), **SMALL_ENGINE},
-    )
-    assert process.stdout is not None
-    port = json.loads(process.stdout.readline())["port"]
-    answer = httpx2.post(
-        f"http://127.0.0.1:{port}/v1/completions",
-        json={"prompt": [504], "stream": True},
-        timeout=END_S,
-    )
-    assert '"error"' in answer.text
-    assert "[DONE]" not in answer.text
-    assert process.wait(END_S) == 1
-    process.stdout.close()
+    ) as process:
+        port = json.loads(first_line(process))["port"]
+        answer = httpx2.post(
+            f"http://127.0.0.1:{port}/v1/completions",
+            json={"prompt": [504], "stream": True},
+            timeout=END_S,
+        )
+        assert '"error"' in answer.text
+        assert "[DONE]" not in answer.text
+        assert process.wait(END_S) == 1
 
 
 @pytest.mark.model
 def test_a_step_that_does_not_end_ends_the_process(small_folder: Path) -> None:
-    process = python(
+    with python(
         """
         import sys, threading
         from tertulia.replica import engine, lifeline
@@ -100,14 +102,12 @@ def test_a_step_that_does_not_end_ends_the_process(small_folder: Path) -> None:
         sys.exit(main(sys.argv[1]))
         """,
         {"folder": str(small_folder), **SMALL_ENGINE},
-    )
-    assert process.stdout is not None
-    address = f"http://127.0.0.1:{json.loads(process.stdout.readline())['port']}"
-    assert httpx2.get(f"{address}/health", timeout=END_S).status_code == 200
-    with pytest.raises(httpx2.TransportError):
-        httpx2.post(f"{address}/v1/completions", json={"prompt": [504]}, timeout=END_S)
-    assert process.wait(END_S) == 1
-    process.stdout.close()
+    ) as process:
+        address = f"http://127.0.0.1:{json.loads(first_line(process))['port']}"
+        assert httpx2.get(f"{address}/health", timeout=END_S).status_code == 200
+        with pytest.raises(httpx2.TransportError):
+            httpx2.post(f"{address}/v1/completions", json={"prompt": [504]}, timeout=END_S)
+        assert process.wait(END_S) == 1
 
 
 @pytest.mark.anyio

@@ -23,6 +23,8 @@ def main() -> int:
         print(result.line(), flush=True)
         for violation in result.violations:
             print(f"    {violation}", flush=True)
+        if options.turns and sum(done.turns for done in results) >= options.turns:
+            break
         if options.budget and time.monotonic() - begun_at > options.budget:
             break
     reached = sum((result.reached for result in results), Counter[str]())
@@ -38,6 +40,8 @@ def summary(results: list[Result]) -> str:
         f"{len(results)} runs: {sum(r.kills for r in results)} kills, "
         f"{sum(r.freezes for r in results)} freezes, {sum(r.losses for r in results)} losses, "
         f"{sum(r.turns for r in results)} turns, {sum(r.tokens for r in results)} tokens, "
+        f"{sum(r.settled_tokens for r in results)} settled where the replicas' logs say "
+        f"{sum(r.accepted_tokens for r in results)}, "
         f"violations in {len(bad)} seeds {bad}"
     )
 
@@ -47,6 +51,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="run this one seed again")
     parser.add_argument("--first", type=int, default=1, help="the first of many seeds")
     parser.add_argument("--seeds", type=int, default=20, help="how many seeds")
+    parser.add_argument("--turns", type=int, default=0, help="stop after so many turns")
     parser.add_argument("--chaos", type=float, default=30.0, help="virtual seconds of faults")
     parser.add_argument("--budget", type=float, default=0.0, help="stop after these real seconds")
     return parser.parse_args()

@@ -10,15 +10,16 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
+from tertulia.core.quota import accepted, cost, drifts, rebuilt
 from tertulia.core.turn import refusal_entry, terminal_entry
-from tertulia.core.types import Limits, Message, Status, Turn
+from tertulia.core.types import Message, Status, Turn
 from tertulia.gateway.admit import MessageAsk
 from tests.sim.engines import Engines, Generation
 from tests.sim.fleet import Fleet
 from tests.sim.histories import Asked, History, View
 from tests.sim.language import FakeVocabulary, undisturbed
 from tests.sim.nemesis import Nemesis
-from tests.sim.witness import Witness
+from tests.sim.witness import Finish, Witness
 
 # A holder that lost its lease stops within a third of it, its abort within a second.
 _OVERLAP_S: Final = 2.0 + 1.5
@@ -32,6 +33,8 @@ class Checker:
     history: History
     witness: Witness
     nemesis: Nemesis
+    # Of the ended runs: tokens that are in their engines' logs.
+    accepted_tokens: int = 0
 
     def check(self) -> None:
         for asked in self.history.asked.values():
@@ -131,8 +134,10 @@ class Checker:
             self.report("C8", f"{turn.reply_id}: {turn.usage.input} tokens of prompt charged")
         if turn.text and turn.usage.input == 0:
             self.report("C8", f"{turn.reply_id}: answered, but its prompt was free")
-        if turn.charged > turn.reserved:
-            self.report("C7", f"{turn.reply_id}: {turn.charged} charged, {turn.reserved} reserved")
+        if turn.charged != cost("units", turn.usage):
+            self.report("C7", f"{turn.reply_id}: {turn.charged} charged for {turn.usage}")
+        if accepted(turn.usage, turn.worst_case) != turn.usage:
+            self.report("C7", f"{turn.reply_id}: {turn.usage}, reserved {turn.worst_case}")
 
     def _generations(self, turn: Turn) -> list[Generation]:
         """Those of the turn's last run, in order."""
@@ -192,8 +197,10 @@ class Checker:
     def _check_ledger(self) -> None:
         """C7: each run was settled once, budgets balance to the token, nothing stays reserved."""
         store = self.fleet.shared.store
-        settled = Counter((s.reply_id, s.epoch, s.charged) for s in store.settlements.values())
-        finished = Counter((f.reply_id, f.epoch, f.outcome.charged) for f in self.witness.finishes)
+        settled = Counter(
+            (s.reply_id, s.epoch, s.settlement.usage) for s in store.settlements.values()
+        )
+        finished = Counter((f.reply_id, f.epoch, f.outcome.usage) for f in self.witness.finishes)
         for key, count in finished.items():
             if settled[key] != count:
                 self.report("C7", f"finish {key} was settled {settled[key]} times")
@@ -207,13 +214,57 @@ class Checker:
             if runs[reply_id] != len(turns):
                 self.report("C7", f"{reply_id}: {len(turns)} runs, {runs[reply_id]} settled")
         for user in {s.owner for s in store.settlements.values()}:
-            spent = store.spent(user, self.fleet.clock.now())
-            charged = sum(s.charged for s in store.settlements.values() if s.owner == user)
-            limits = self._limits_of(user)
-            if spent.used_today != charged or spent.reserved or spent.running:
-                self.report("C7", f"{user}: {spent} does not balance with {charged}")
-            if spent.used_today > limits.tokens_per_day:
-                self.report("C7", f"{user}: {spent.used_today} of {limits.tokens_per_day} spent")
+            self._check_balances(user)
+        for finish in self.witness.finishes:
+            self._check_accepted(finish)
+
+    def _check_balances(self, user: str) -> None:
+        """What is used follows from the settlements, and nothing is held any more."""
+        store = self.fleet.shared.store
+        spent = store.spent(user, self.fleet.clock.now())
+        if spent.holdings:
+            self.report("C7", f"{user} still holds {spent.holdings}")
+        made = sorted(
+            (s.settlement for s in store.settlements.values() if s.owner == user),
+            key=lambda settlement: settlement.at_ms,
+        )
+        if any(later.at_ms <= earlier.at_ms for earlier, later in pairwise(made)):
+            self.report("C7", f"{user} was settled twice at one moment")
+        drift = drifts(spent.balances, rebuilt(made))
+        if drift:
+            self.report("C7", f"{user}: {drift}")
+        for budget in self.fleet.climate.plans[user.partition("-")[0]].budgets:
+            charged = sum(cost(budget.unit, settlement.usage) for settlement in made)
+            span_ms = made[-1].at_ms - made[0].at_ms
+            # At most this came back, and less than one part was rounded away at each settlement.
+            refilled = budget.limit * span_ms // budget.refill_ms
+            kept = spent.balances[budget.name].used if budget.name in spent.balances else 0
+            if not charged - refilled <= kept <= min(charged, budget.limit):
+                self.report("C7", f"{user}: {kept} of {budget.name} used, {charged} charged")
+
+    def _check_accepted(self, finish: Finish) -> None:
+        """The settled tokens of a run are what its engines said, and the log had taken, of it."""
+        said = finish.outcome.ids
+        if finish.outcome.usage.output != len(said):
+            self.report("C8", f"{finish.reply_id}: {finish.outcome.usage}, {len(said)} accepted")
+        runs = sorted(turn.epoch for turn in self.witness.admitted[finish.reply_id])
+        begun_at = max(epoch for epoch in runs if epoch <= finish.epoch)
+        generations = [
+            g
+            for g in self.fleet.engines.generations
+            if g.reply_id == finish.reply_id and begun_at < g.epoch <= finish.epoch
+        ]
+        if not generations:
+            if said:
+                self.report("I4", f"{finish.reply_id}: {len(said)} tokens that nobody generated")
+            return
+        first = generations[0]
+        _, whole = undisturbed(first.question, first.said_before + first.max_tokens)
+        if said != whole[: len(said)]:
+            self.report("C8", f"{finish.reply_id} was charged for tokens that are not its engine's")
+        if finish.outcome.usage.input not in (0, len(first.question)):
+            self.report("C8", f"{finish.reply_id}: {finish.outcome.usage.input} of prompt settled")
+        self.accepted_tokens += len(said)
 
     def _check_overlaps(self) -> None:
         """C9: two generations of one turn run together no longer than a lease takes to run out."""
@@ -222,8 +273,9 @@ class Checker:
             by_reply[generation.reply_id].append(generation)
         for reply_id, generations in by_reply.items():
             for earlier, later in pairwise(generations):
-                ended_at = earlier.ended_at
-                if ended_at is not None and ended_at - later.started_at > _OVERLAP_S:
+                # The later one may be the loser: sent before it heard, it ends at its first word.
+                ends = [one.ended_at for one in (earlier, later) if one.ended_at is not None]
+                if ends and min(ends) - later.started_at > _OVERLAP_S:
                     self.report("C9", f"{reply_id}: {earlier.request_id} beside {later.request_id}")
 
     def _check_rest(self) -> None:
@@ -241,7 +293,3 @@ class Checker:
         for place in (*self.fleet.gateways, *self.fleet.workers):
             if place.process is not None and place.process.running:
                 self.report("C11", f"{place.name} still runs {place.process.running}")
-
-    def _limits_of(self, user_id: str) -> Limits:
-        """A user's name begins with the plan."""
-        return self.fleet.climate.plans[user_id.partition("-")[0]].limits

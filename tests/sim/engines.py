@@ -11,6 +11,8 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from tertulia.core.deletions import CacheAnswer
+from tertulia.core.fleet import Wanted
 from tertulia.core.types import (
     GenerateRequest,
     ModelState,
@@ -176,13 +178,17 @@ class EnginePort:
         state = ModelState("small", SERVED, "ready" if ready else "starting", 64, 1500)
         return (state,)
 
-    def pick(self, model: str) -> str | None:
-        assert model == SERVED, model
-        # What was heard of a replica is old: one in ten picks meets a dead one.
+    async def place(self, wanted: Wanted) -> str | None:
+        assert wanted.model == SERVED, wanted
+        await self._process.gate()
+        await asyncio.sleep(self._rng.choice((0.0, 0.0, 0.001)))  # a home is asked for
+        await self._process.gate()
+        # What was heard of a replica is old: one in ten places meets a dead one.
         stale = self._rng.random() < 0.1
         names = [
             replica.name for replica in self._engines.replicas.values() if replica.alive or stale
         ]
+        names = [name for name in names if name not in wanted.avoid] or names
         return self._rng.choice(names) if names else None
 
     async def changed(self, *, timeout_s: float) -> None:
@@ -205,7 +211,17 @@ class EnginePort:
             self._engines.end(engine, generation, "abort")
         await self._process.gate()
 
-    async def generate(self, replica: str, request: GenerateRequest) -> AsyncGenerator[Said, None]:
+    async def forget(self, owner: str, conversation_id: str | None) -> dict[str, CacheAnswer]:
+        """These engines keep no cache: each that lives has nothing of it."""
+        await self._process.gate()
+        return {
+            name: "forgotten" if engine.alive else "unanswered"
+            for name, engine in self._engines.replicas.items()
+        }
+
+    async def generate(
+        self, replica: str, request: GenerateRequest, **_: object
+    ) -> AsyncGenerator[Said, None]:
         await self._process.gate()
         await asyncio.sleep(self._rng.choice((0.0, 0.001, 0.01)))
         await self._process.gate()

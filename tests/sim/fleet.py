@@ -11,18 +11,30 @@ import random
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any, Final, cast
 
 from tertulia.backends.bell import LocalBell
+from tertulia.backends.grader import FeatureGrader
 from tertulia.backends.memory import MemoryBackend
+from tertulia.backends.memory.leases import MemoryLeases
+from tertulia.backends.memory.promises import MemoryPromises
+from tertulia.backends.memory.rungs import MemoryRungs
 from tertulia.core.plans import Plan
-from tertulia.core.types import Limits, Status, Turn, User
+from tertulia.core.quota import MILLI
+from tertulia.core.rollout import ALL, Rollout
+from tertulia.core.types import Budget, Lane, Status, Turn, User
 from tertulia.gateway.admit import Answer, Ask, admit_turn
+from tertulia.gateway.caller import Caller
+from tertulia.gateway.counters import Counters
 from tertulia.gateway.desk import Desk, GatewayRules
 from tertulia.gateway.follow import Ahead, Finished, resume_point
+from tertulia.gateway.line import LineWatch
+from tertulia.gateway.refusals import Refusals
 from tertulia.gateway.sse import EventStream, NativeRender
 from tertulia.gateway.stop import stop_reply
-from tertulia.gateway.streams import OpenStreams
+from tertulia.gateway.streams import OpenStreams, Seat
+from tertulia.lookout import Lookout
 from tertulia.ports import StoreUnavailable
 from tertulia.worker.desk import WorkerDesk, WorkerRules
 from tertulia.worker.loop import Worker
@@ -36,13 +48,30 @@ ABANDON_S: Final = 8.0  # shorter than the product's 30 s, so that it happens in
 
 
 def plans_of(free_tokens: int) -> dict[str, Plan]:
-    """The plans of a world where the free one has so many tokens a day."""
-    free = Limits(free_tokens, 2, min_answer_tokens=8)
-    plus = Limits(400_000, 3, min_answer_tokens=8)
-    return {
-        "free": Plan("free", 700, 40, free, ABANDON_S),
-        "plus": Plan("plus", 1500, 64, plus, ABANDON_S),
-    }
+    """The plans of a world where the free one has so many tokens a day, and bursts of half that."""
+    free = Plan(
+        name="free",
+        window_tokens=700,
+        answer_tokens=40,
+        budgets=(
+            Budget("tokens_day", "tokens", free_tokens * MILLI, 86_400_000),
+            Budget("units_minute", "units", free_tokens * MILLI // 2, 60_000),
+            Budget("turns_minute", "turns", 60 * MILLI, 60_000),
+        ),
+        abandon_s=ABANDON_S,
+        min_answer_tokens=8,
+    )
+    plus = Plan(
+        name="plus",
+        lane=Lane.PLUS,
+        window_tokens=1500,
+        answer_tokens=64,
+        budgets=(Budget("tokens_day", "tokens", 400_000 * MILLI, 86_400_000),),
+        replies_running=3,
+        abandon_s=ABANDON_S,
+        min_answer_tokens=8,
+    )
+    return {"free": free, "plus": plus}
 
 
 VERSION: Final = "v1"
@@ -63,7 +92,7 @@ class Climate:
 
 def climate(rng: random.Random) -> Climate:
     """A climate by chance; an impatient one gives turns up that others would still answer."""
-    rules = WorkerRules(sentence_tokens=24)
+    rules = WorkerRules(sentence_tokens=24, tasks=0)
     if rng.random() < 0.4:
         rules = replace(rules, replica_wait_s=1.5, continuations=1, stale_s=4.0, queued_s=6.0)
     return Climate(
@@ -143,7 +172,9 @@ class Fleet:
         self.trace = Trace()
         self.clock = VirtualClock(loop)
         self.shared = MemoryBackend(self.clock)
+        self.shared.store.rollout = Rollout(VERSION, VERSION, ALL, VERSION)
         self.bell = LocalBell()
+        self.promises = MemoryPromises(self.clock)
         self.weather = {
             name: Weather(random.Random(rng.random()), the_climate.stuck_share)
             for name in ("store", "log")
@@ -175,6 +206,10 @@ class Fleet:
     def clock_of(self, process: Process) -> ProcessClock:
         return ProcessClock(process, self.clock)
 
+    def lookout_of(self, process: Process) -> Lookout:
+        clock = self.clock_of(process)
+        return Lookout(MemoryRungs(clock), clock, name=process.name)
+
     def status_of(self, reply_id: str) -> Status | None:
         """Where a turn stands, for those who look from outside."""
         turn = self.shared.store.turns.get(reply_id)
@@ -189,6 +224,12 @@ class Fleet:
         self.trace.note(f"lost {reply_id}")
         self.shared.log.lose(reply_id)
         self._watch("log", "lose", (reply_id,), {}, None)
+
+    def fail_over(self, copied: Mapping[str, object]) -> None:
+        """The logs' system is another one from now on, which had only this copy."""
+        self.trace.note("failed over")
+        self.shared.log.fail_over(copied)
+        self._watch("log", "fail_over", (), {}, None)
 
     def new_id(self, prefix: str) -> str:
         self._ids += 1
@@ -228,16 +269,29 @@ class WorkerPlace(Place):
         fleet = self._fleet
         desk = WorkerDesk(
             turns=fleet.port(process, "turns"),
+            loose=fleet.port(process, "loose"),
             queue=fleet.port(process, "queue"),
+            line=fleet.port(process, "line"),
             log=fleet.port(process, "log"),
             bell=fleet.bell_of(process),
             conversations=fleet.port(process, "conversations"),
             messages=fleet.port(process, "messages"),
+            accounts=fleet.port(process, "accounts"),
+            files=fleet.port(process, "files"),
+            imports=fleet.port(process, "imports"),
+            batches=fleet.port(process, "batches"),
+            deletions=fleet.port(process, "deletions"),
+            erasure=fleet.port(process, "erasure"),
+            prompts=fleet.port(process, "prompts"),
+            instructions=fleet.port(process, "instructions"),
+            tasks=fleet.port(process, "tasks"),
+            summaries=fleet.port(process, "summaries"),
             replicas=fleet.engine_port(process),
             checks=fleet.checks(process),
             vocabulary=lambda _: FakeVocabulary(),
             split=split_sentences,
             clock=fleet.clock_of(process),
+            lookout=fleet.lookout_of(process),
             plans=fleet.climate.plans,
             rules=fleet.climate.rules,
         )
@@ -252,24 +306,50 @@ class Gateway(Place):
 
     def _begin(self, process: Process) -> None:
         fleet = self._fleet
+        # Nobody here opens too many streams: what is simulated is the turn protocol.
+        leases, self._streams = MemoryLeases(fleet.clock), count()
+        counters = Counters(leases, leases, fleet.clock)
         self.desk = Desk(
             turns=fleet.port(process, "turns"),
+            loose=fleet.port(process, "loose"),
             presence=fleet.port(process, "presence"),
             log=fleet.port(process, "log"),
             bell=fleet.bell_of(process),
             conversations=fleet.port(process, "conversations"),
             messages=fleet.port(process, "messages"),
+            branches=fleet.port(process, "branches"),
+            prompts=fleet.port(process, "prompts"),
+            instructions=fleet.port(process, "instructions"),
+            shares=fleet.port(process, "shares"),
             accounts=fleet.port(process, "accounts"),
             sessions=fleet.port(process, "sessions"),
             api_keys=fleet.port(process, "api_keys"),
+            files=fleet.port(process, "files"),
+            batches=fleet.port(process, "batches"),
+            batch_work=fleet.port(process, "batch_work"),
+            deletions=fleet.port(process, "deletions"),
+            erasure=fleet.port(process, "erasure"),
+            transcripts=fleet.port(process, "transcripts"),
+            imports=fleet.port(process, "imports"),
+            import_work=fleet.port(process, "import_work"),
             replicas=fleet.engine_port(process),
             checks=fleet.checks(process),
+            grader=FeatureGrader(),
             vocabulary=lambda _: FakeVocabulary(),
             clock=fleet.clock_of(process),
             new_id=fleet.new_id,
-            streams=OpenStreams(),
+            line=LineWatch(
+                fleet.port(process, "line"),
+                fleet.promises,
+                fleet.engine_port(process),
+                fleet.clock_of(process),
+            ),
+            lookout=fleet.lookout_of(process),
+            refusals=Refusals(fleet.port(process, "accounts"), fleet.clock_of(process)),
+            counters=counters,
+            streams=OpenStreams(counters),
             plans=fleet.climate.plans,
-            rules=GatewayRules(_SYSTEM, VERSION),
+            rules=GatewayRules(),
         )
         process.spawn(self.desk.streams.beat(self.desk.presence, self.desk.clock), "beat")
 
@@ -310,7 +390,10 @@ class Gateway(Place):
                 return 204
             if isinstance(point, Ahead):
                 return 409
-            return EventStream(self.desk, turn, render=NativeRender(1000), begin=point)
+            seat = Seat(owner, f"s_{next(self._streams)}")
+            caller = Caller(User(owner, owner, "user", turn.plan, None, 0.0), "a key")
+            render = NativeRender(1000)
+            return EventStream(self.desk, turn, caller, seat, render=render, begin=point)
 
         found = await self._call(work, "stream")
         if isinstance(found, int):

@@ -121,7 +121,9 @@ class History:
         if event.id is None:
             if event.kind == "reset":
                 view.resets += 1
-                self.n_resets += 1
+                # Who names no attempt begins anew after any but the first, also where only the row
+                # could tell it while the log was out of reach.
+                self.n_resets += not view.is_plain
                 view.reset()
                 view.attempt = None
             return

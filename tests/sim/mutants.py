@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 from unittest.mock import patch
 
+from tertulia.backends.gaps import is_gapless
 from tertulia.backends.memory import log as memory_log
 from tertulia.backends.memory import queue as memory_queue
 from tertulia.backends.memory import turns as memory_turns
@@ -23,6 +24,7 @@ from tertulia.core.types import (
     Entry,
     Fenced,
     GenerateRequest,
+    Held,
     LogView,
     Outcome,
     Refusal,
@@ -39,7 +41,7 @@ async def _append_without_fence(
     reply = self._replies.get(reply_id)
     if reply is None:
         return Append.MISSING
-    if reply.attempt != attempt or not memory_log._goes_on(entries, len(reply.entries)):
+    if reply.attempt != attempt or not is_gapless(entries, len(reply.entries) + 1):
         return Append.STALE
     reply.entries.extend(entries)
     self._sleepers.wake(reply_id)
@@ -62,7 +64,7 @@ async def _append_without_numbers(
 async def _fence_as_if_nothing_were_lost(
     self: MemoryLog, reply_id: str, epoch: int, attempt: int
 ) -> Fenced | None:
-    reply = self._replies.setdefault(reply_id, memory_log._Reply(epoch, attempt))
+    reply = self._replies.setdefault(reply_id, memory_log._Reply(epoch, attempt, self._origin))
     if epoch < reply.fence:
         return None
     reply.fence = epoch
@@ -74,19 +76,18 @@ async def _append_what_is_left(
 ) -> Append:
     """The owner of a lost log goes on as if its old entries were still there."""
     if reply_id not in self._replies:
-        self._replies[reply_id] = memory_log._Reply(epoch, attempt, list(entries))
+        self._replies[reply_id] = memory_log._Reply(epoch, attempt, self._origin, list(entries))
         self._sleepers.wake(reply_id)
         return Append.DONE
     return await _append_without_numbers(self, reply_id, epoch, attempt, entries)
 
 
-async def _finish_and_settle_always(
-    self: MemoryTurns, reply_id: str, epoch: int, outcome: Outcome
-) -> bool:
-    done = await _FINISH(self, reply_id, epoch, outcome)
-    turn = self._store.turns.get(reply_id)
+async def _finish_and_settle_always(self: MemoryTurns, held: Held, outcome: Outcome) -> bool:
+    done = await _FINISH(self, held, outcome)
+    turn = self._store.turns.get(held.reply_id)
     if turn is not None and not done:
-        self._store.settle(replace(turn, epoch=epoch), outcome.charged, self._store.clock.now())
+        now = self._store.clock.now()
+        self._store.settle(replace(turn, epoch=held.epoch), outcome.usage, now)
     return done
 
 
@@ -148,7 +149,8 @@ def _send_before_append() -> Iterator[None]:
 
 
 @contextmanager
-def _patched(*places: tuple[Any, str, Any]) -> Iterator[None]:
+def patched(*places: tuple[Any, str, Any]) -> Iterator[None]:
+    """Each thing in its place, whose name there is given, while the block runs."""
     with ExitStack() as patches:
         for place in places:
             patches.enter_context(patch.object(*place))
@@ -157,19 +159,20 @@ def _patched(*places: tuple[Any, str, Any]) -> Iterator[None]:
 
 # Name -> how to plant it.
 MUTANTS: Final[dict[str, Callable[[], Any]]] = {
-    "no fence in append": lambda: _patched((MemoryLog, "append", _append_without_fence)),
-    "no numbers in append": lambda: _patched((MemoryLog, "append", _append_without_numbers)),
+    "no fence in append": lambda: patched((MemoryLog, "append", _append_without_fence)),
+    "no numbers in append": lambda: patched((MemoryLog, "append", _append_without_numbers)),
     "sent before appended": _send_before_append,
-    "settled whoever finishes": lambda: _patched(
-        (MemoryTurns, "finish", _finish_and_settle_always)
-    ),
-    "stop without a new epoch": lambda: _patched((memory_turns, "seized", _seize_without_epoch)),
-    "lost log ignored by its heir": lambda: _patched(
+    "settled whoever finishes": lambda: patched((MemoryTurns, "finish", _finish_and_settle_always)),
+    "stop without a new epoch": lambda: patched((memory_turns, "seized", _seize_without_epoch)),
+    "lost log ignored by its heir": lambda: patched(
         (MemoryLog, "fence", _fence_as_if_nothing_were_lost)
     ),
-    "lost log not written again": lambda: _patched((MemoryLog, "append", _append_what_is_left)),
-    "released before the check": lambda: _patched((speak, "_release", _release_unchecked)),
-    "keys are not unique": lambda: _patched((MemoryTurns, "find_by_key", _forget_keys)),
-    "a lease never ends": lambda: _patched((memory_queue, "_is_held", _held_for_ever)),
-    "sent tokens forgotten": lambda: _patched((answer, "_request", _request_from_the_start)),
+    "a failover believed to be whole": lambda: patched(
+        (MemoryLog, "_in_doubt", lambda _self, _reply: False)
+    ),
+    "lost log not written again": lambda: patched((MemoryLog, "append", _append_what_is_left)),
+    "released before the check": lambda: patched((speak, "_release", _release_unchecked)),
+    "keys are not unique": lambda: patched((MemoryTurns, "find_by_key", _forget_keys)),
+    "a lease never ends": lambda: patched((memory_queue, "_is_held", _held_for_ever)),
+    "sent tokens forgotten": lambda: patched((answer, "_request", _request_from_the_start)),
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -36,10 +37,12 @@ _USUAL: Final = {
     "refuse_replica": 1.0,
     "lose_log": 1.5,
     "lose_logs": 0.3,
+    "fail_over": 0.5,
     "store_outage": 0.5,
     "log_outage": 0.5,
 }
-NO_LOSSES: Final = _USUAL | {"lose_log": 0.0, "lose_logs": 0.0}
+NO_LOSSES: Final = _USUAL | {"lose_log": 0.0, "lose_logs": 0.0, "fail_over": 0.0}
+FAIL_OVERS: Final = Intensity(0.2, _USUAL | {"freeze_worker": 4.0, "fail_over": 4.0})
 # Several kinds of weather: what a storm never reaches, a drizzle may.
 INTENSITIES: Final = (
     Intensity(0.10, _USUAL),
@@ -47,6 +50,7 @@ INTENSITIES: Final = (
     Intensity(0.12, NO_LOSSES),
     Intensity(0.15, _USUAL | {"lose_log": 6.0, "freeze_worker": 6.0}),
     Intensity(0.5, _USUAL | {"freeze_worker": 4.0, "lose_logs": 2.0}),
+    FAIL_OVERS,
 )
 
 
@@ -113,7 +117,7 @@ class Nemesis:
     def _quit_gateway(self, tasks: asyncio.TaskGroup) -> None:
         gateway = self.rng.choice(self.fleet.gateways)
         if gateway.is_up:
-            gateway.desk.streams.draining = True
+            gateway.desk.streams.leaving = gateway.desk.streams.draining = True
         tasks.create_task(self._quit(gateway))
 
     async def _quit(self, place: Place) -> None:
@@ -190,6 +194,18 @@ class Nemesis:
         self.counts["loss"] += 1
         self.losses[reply_id] += 1
         self.fleet.lose_log(reply_id)
+
+    def _fail_over(self, tasks: asyncio.TaskGroup) -> None:
+        tasks.create_task(self._fail_over_to(self.fleet.shared.log.copy()))
+
+    async def _fail_over_to(self, copied: Mapping[str, object]) -> None:
+        """The logs' system dies, and a replica that was so far behind takes its place."""
+        await asyncio.sleep(self.rng.choice((0.0, 0.02, 0.1, 0.5)))
+        if self.calm:
+            return
+        self.counts["loss"] += 1
+        self.losses.update({*self.fleet.log_names(), *copied})
+        self.fleet.fail_over(copied)
 
     def _store_outage(self, _: asyncio.TaskGroup) -> None:
         self._outage("store")

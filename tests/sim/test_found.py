@@ -20,12 +20,13 @@ from tertulia.core.turn import (
 from tertulia.core.types import (
     Admitted,
     Append,
+    Branch,
     Entry,
     Finish,
+    Head,
     LogView,
     Note,
     Outcome,
-    PromptMessage,
     Reason,
     Refusal,
     Sampling,
@@ -34,16 +35,18 @@ from tertulia.core.types import (
     Usage,
     User,
 )
+from tertulia.ending import take_log
 from tertulia.gateway.admit import UNSET, MessageAsk
 from tertulia.gateway.follow import (
-    Batch,
     Finished,
     Gone,
+    News,
     Reset,
     Resume,
     follow_answer,
     resume_point,
 )
+from tertulia.gateway.line import Place
 from tertulia.worker.chores import sweep_turns
 from tests.sim.fleet import Climate, Fleet, climate, plans_of
 from tests.sim.language import FakeVocabulary
@@ -104,8 +107,7 @@ class Stage:
         self.run(self.shared.log.fence(turn.reply_id, turn.epoch, turn.attempt))
         self.run(
             self.shared.turns.note(
-                turn.reply_id,
-                turn.epoch,
+                turn.held,
                 Note(1, "fake-1", Reason.AUTO, None, None, prompt_tokens=9, pin="keep"),
             )
         )
@@ -115,9 +117,9 @@ class Stage:
     def finished(self) -> Turn:
         turn = self.claimed()
         outcome = Outcome(
-            Status.COMPLETED, 1, Finish.STOP, " oak elm.", Usage(9, 0, 0), 9, last_event_id=3
+            Status.COMPLETED, 1, Finish.STOP, " oak elm.", Usage(9, 0, 0), last_event_id=3
         )
-        assert self.run(self.shared.turns.finish(turn.reply_id, turn.epoch, outcome))
+        assert self.run(self.shared.turns.finish(turn.held, outcome))
         return self.stored(turn)
 
     def append(self, turn: Turn, entries: Sequence[Entry]) -> None:
@@ -127,10 +129,10 @@ class Stage:
     def stored(self, turn: Turn) -> Turn:
         return self.shared.store.turns[turn.reply_id]
 
-    def follow(self, turn: Turn, *, after: int, attempt: int | None) -> list[Batch]:
+    def follow(self, turn: Turn, *, after: int, attempt: int | None) -> list[News]:
         """What a follower gets until the end; it must come."""
 
-        async def listen() -> list[Batch]:
+        async def listen() -> list[News]:
             batches = follow_answer(self.gateway.desk, turn, after=after, attempt=attempt)
             return [batch async for batch in batches if batch]
 
@@ -148,13 +150,13 @@ def said(turn: Turn, text: str) -> tuple[Entry, ...]:
     return (meta_entry(1, turn), delta_entry(2, text, b""))
 
 
-def told(batches: Sequence[Batch]) -> tuple[int, str]:
+def told(batches: Sequence[News]) -> tuple[int, str]:
     """How often it was reset, and the text since."""
     resets, entries = 0, list[Entry]()
     for batch in batches:
         if isinstance(batch, Reset):
             resets, entries = resets + 1, []
-        elif not isinstance(batch, Gone):
+        elif not isinstance(batch, Gone | Place):
             assert [entry.seq for entry in batch] == [
                 len(entries) + 1 + n for n in range(len(batch))
             ]
@@ -204,6 +206,41 @@ def test_a_follower_whose_log_is_lost_waits_for_another_and_does_not_spin(stage:
     assert stage.loop.steps - steps < 60 * 20
 
 
+def test_a_row_that_is_here_before_the_news_of_its_log_resets_nobody(stage: Stage) -> None:
+    """Real processes: a busy gateway knew the finish before it had heard of the last events."""
+    turn = stage.claimed()
+    stage.append(turn, [delta_entry(3, " ash.", b""), delta_entry(4, " fir.", b"")])
+    text = " oak elm. ash. fir."
+    outcome = Outcome(Status.COMPLETED, 1, Finish.STOP, text, Usage(9, 0, 0), last_event_id=5)
+    assert stage.run(stage.shared.turns.finish(turn.held, outcome))
+    turn = stage.stored(turn)
+    read, n_reads = stage.shared.log.read, 0
+
+    async def behind_at_first(reply_id: str, after: int) -> LogView | None:
+        nonlocal n_reads
+        n_reads += 1
+        view = await read(reply_id, after)
+        assert view is not None
+        return LogView(1, 2, view.entries[: max(0, 2 - after)]) if n_reads == 1 else view
+
+    stage.shared.log.read = behind_at_first  # type: ignore[method-assign]  # a log that is away, for one call
+    assert stage.run(resume_point(stage.gateway.desk, turn, 2, 1)) == Resume(2, 1)
+    n_reads = 0
+    batches = stage.follow(turn, after=2, attempt=1)
+    assert not any(isinstance(batch, Reset) for batch in batches)
+
+
+def test_who_was_told_by_the_row_is_not_sent_back_to_the_log(stage: Stage) -> None:
+    """Real processes: one gateway could not reach the log, the next one could."""
+    turn = stage.finished()
+    stage.append(turn, [terminal_entry(3, turn)])
+    assert stage.run(resume_point(stage.gateway.desk, turn, 2, 2)) == Resume(2, 2)
+    assert told(stage.follow(turn, after=0, attempt=2)) == (0, " oak elm.")
+    (rest,) = stage.follow(turn, after=2, attempt=2)
+    assert not isinstance(rest, Reset | Gone | Place)
+    assert [entry.kind for entry in rest] == ["done"]
+
+
 def test_a_late_claims_empty_log_is_not_taken_for_the_finished_turns(stage: Stage) -> None:
     """The claimer slept before its first fence; the turn was finished, its log lost."""
     turn = stage.finished()
@@ -232,8 +269,8 @@ def test_the_end_of_one_attempt_never_follows_the_events_of_another(stage: Stage
             assert seized is not None
             fenced = await stage.shared.log.fence(reply_id, seized.epoch, seized.attempt)
             assert fenced is not None
-            outcome = Outcome(Status.STOPPED, 2, Finish.STOPPED, "", Usage(), 0, last_event_id=2)
-            assert await stage.shared.turns.finish(reply_id, seized.epoch, outcome)
+            outcome = Outcome(Status.STOPPED, 2, Finish.STOPPED, "", Usage(), last_event_id=2)
+            assert await stage.shared.turns.finish(seized.held, outcome)
             ended = stage.stored(turn)
             entries = (meta_entry(1, ended), terminal_entry(2, ended))
             await stage.shared.log.append(reply_id, seized.epoch, 2, entries)
@@ -253,8 +290,8 @@ def test_an_end_that_was_never_logged_reaches_the_followers_of_a_lost_attempt(
     seized = stage.run(stage.shared.turns.seize(ANN.id, turn.reply_id, "stopped"))
     assert seized is not None
     stage.run(stage.shared.log.fence(turn.reply_id, seized.epoch, seized.attempt))
-    outcome = Outcome(Status.STOPPED, 2, Finish.STOPPED, "", Usage(), 0, last_event_id=2)
-    assert stage.run(stage.shared.turns.finish(turn.reply_id, seized.epoch, outcome))
+    outcome = Outcome(Status.STOPPED, 2, Finish.STOPPED, "", Usage(), last_event_id=2)
+    assert stage.run(stage.shared.turns.finish(seized.held, outcome))
     assert told(stage.follow(turn, after=2, attempt=1)) == (1, "")
     assert told(stage.follow(turn, after=0, attempt=None)) == (0, "")
     (rest,) = stage.follow(turn, after=1, attempt=2)
@@ -291,13 +328,15 @@ def test_a_turn_that_every_replica_refused_costs_nothing(stage: Stage) -> None:
 
 def test_a_conversation_deleted_while_its_prompt_is_built_is_no_fault(stage: Stage) -> None:
     turn = stage.admitted()
-    texts = stage.shared.messages.texts
+    branch = stage.shared.messages.branch
 
-    async def deleted_before(owner: str, message_ids: Sequence[str]) -> Sequence[PromptMessage]:
-        await stage.shared.conversations.delete(owner, "c_1")
-        return await texts(owner, message_ids)
+    async def deleted_before(
+        owner: str, conversation_id: str, leaf: str | Head | None
+    ) -> Branch | None:
+        await stage.shared.conversations.delete(owner, conversation_id)
+        return await branch(owner, conversation_id, leaf)
 
-    stage.shared.messages.texts = deleted_before  # type: ignore[method-assign]  # plays the race
+    stage.shared.messages.branch = deleted_before  # type: ignore[method-assign]  # plays the race
     with capture_logs() as logs:
         stage.fleet.workers[0].start()
         stage.pass_time(5)
@@ -322,10 +361,10 @@ def test_a_stop_of_a_refused_reply_leaves_it_refused(stage: Stage) -> None:
 def test_nobody_is_abandoned_who_came_back_while_others_were_ended(stage: Stage) -> None:
     turn = stage.claimed()
     stage.fleet.workers[0].start()
-    desk = stage.fleet.workers[0].worker._desk
+    desk = stage.fleet.workers[0].worker.desk
 
     class Slow:
-        async def abandoned(self, _: Any) -> Sequence[Turn]:
+        async def abandoned(self) -> Sequence[Turn]:
             listed = stage.stored(turn)
             stage.shared.store.put_turn(replace(listed, followed_at=listed.followed_at + 20))
             return (listed,)
@@ -339,9 +378,31 @@ def test_nobody_is_abandoned_who_came_back_while_others_were_ended(stage: Stage)
 
 def test_a_turn_is_never_charged_more_than_was_reserved(stage: Stage) -> None:
     turn = stage.admitted()
-    stage.shared.store.put_turn(replace(stage.stored(turn), reserved=5))
+    stage.shared.store.put_turn(replace(stage.stored(turn), reserved=5, answer_tokens=3))
     stage.fleet.workers[0].start()
     stage.pass_time(10)
     ended = stage.stored(turn)
     assert ended.status is Status.COMPLETED
-    assert ended.charged == 5
+    assert (ended.usage.input, ended.usage.output) == (2, 3)
+
+
+def test_a_claimer_that_slept_makes_no_log_for_an_attempt_that_was_lost(stage: Stage) -> None:
+    """Its late fence numbers the new log as the lost one, which readers may have seen."""
+    stage.run(stage.shared.queue.release([stage.claimed().held]))
+    sleeper, second = (stage.run(stage.shared.queue.claim(lease_s=0)) for _ in range(2))
+    assert sleeper is not None
+    assert second is not None
+    stage.shared.log.lose(second.reply_id)
+    fenced = stage.run(take_log(stage.shared.log, second))
+    assert fenced is not None
+    note = Note(fenced.attempt, "fake-1", Reason.AUTO, None, None, prompt_tokens=9, pin="keep")
+    assert stage.run(stage.shared.turns.note(second.held, note))
+    stage.append(replace(second, attempt=fenced.attempt), said(stage.stored(second), " elm oak."))
+    stage.shared.log.lose(second.reply_id)
+    late = stage.run(take_log(stage.shared.log, sleeper))
+    assert late is not None
+    third = stage.run(stage.shared.queue.claim(lease_s=2))
+    assert third is not None
+    again = stage.run(take_log(stage.shared.log, third))
+    assert again is not None
+    assert again.attempt > fenced.attempt

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tertulia.backends.memory import MemoryStore
+from tertulia.core.quota import taken
 from tertulia.core.turn import text_so_far
-from tertulia.core.types import Admitted, Append, Outcome, Turn
+from tertulia.core.types import Admitted, Append, Held, Outcome, Turn
 from tests.sim.fleet import Climate
 from tests.sim.process import Report
 
@@ -56,15 +57,16 @@ class Witness:
         self.reached["a failed turn begins again"] += len(self.admitted[turn.reply_id]) > 1
         assert self.store is not None
         spent = self.store.spent(turn.owner, self.store.clock.now())
-        limits = self.climate.plans[turn.plan].limits
-        if spent.used_today + spent.reserved > limits.tokens_per_day:
-            self.report("C7", f"{turn.owner} was admitted beyond the limit: {spent}")
-        if len(spent.running) > limits.replies_running:
+        plan = self.climate.plans[turn.plan]
+        for budget in plan.budgets:
+            if taken(budget, spent) > budget.limit:
+                self.report("C7", f"{turn.owner} was admitted beyond {budget.name}: {spent}")
+        if len(spent.running_beside(plan.lane)) > plan.replies_running:
             self.report("C10", f"{turn.owner} runs {len(spent.running)} replies")
 
-    def _turns_finish(self, reply_id: str, epoch: int, outcome: Outcome, *, answer: bool) -> None:
+    def _turns_finish(self, held: Held, outcome: Outcome, *, answer: bool) -> None:
         if answer:
-            self.finishes.append(Finish(reply_id, epoch, outcome))
+            self.finishes.append(Finish(held.reply_id, held.epoch, outcome))
             self.reached[f"ended {outcome.status}"] += 1
         else:
             self.reached["a finish comes too late"] += 1
@@ -87,6 +89,9 @@ class Witness:
     def _log_lose(self, reply_id: str, *, answer: Any) -> None:
         # A fence is lost with its log; the store's epoch still keeps late writers out.
         self.fences.pop(reply_id, None)
+
+    def _log_fail_over(self, *, answer: Any) -> None:
+        self.fences.clear()
 
     def _log_reseed(self, *_: Any, answer: Append) -> None:
         self.reached[f"a log is written again: {answer}"] += 1

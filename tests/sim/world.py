@@ -44,6 +44,9 @@ class Result:
     outages: int = 0
     turns: int = 0
     tokens: int = 0
+    # What the ledger says of runs that ended, and what the replicas' logs say of them.
+    settled_tokens: int = 0
+    accepted_tokens: int = 0
     events: int = 0
     connections: int = 0
     steps: int = 0
@@ -151,7 +154,9 @@ class World:
             self._look_once_more(tasks)
         self._checking = True
         await self._shut_down()
-        Checker(fleet, self._history, self._witness, self._nemesis).check()
+        checker = Checker(fleet, self._history, self._witness, self._nemesis)
+        checker.check()
+        self._result.accepted_tokens = checker.accepted_tokens
 
     async def _rest(self) -> None:
         """C12: every turn ends soon after the last fault."""
@@ -223,6 +228,12 @@ class World:
         result.outages = counts["outage"] + counts["refusal"]
         result.turns = sum(map(len, self._witness.admitted.values()))
         result.tokens = self._witness.n_tokens
+        finished = {(finish.reply_id, finish.epoch) for finish in self._witness.finishes}
+        result.settled_tokens = sum(
+            settled.settlement.usage.output
+            for settled in self._fleet.shared.store.settlements.values()
+            if (settled.reply_id, settled.epoch) in finished
+        )
         result.events = self._history.n_events
         result.connections = self._history.n_connections
         result.steps = self._loop.steps

@@ -1,30 +1,37 @@
-"""One real service and one real Chromium for all tests of the page, and a person for each."""
+"""One service and one real Chromium for all tests of the page, and a person for each.
+
+The service is the real one. Its replica is the fake, which takes as long for an answer as a test
+wants it to, on every machine; where the engine matters (`test_engine.py`) that is the real one too.
+"""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser, async_playwright, expect
 
-from tests.e2e.processes import Service, installed_models
-from tests.web.person import CHROMIUM, PATIENCE_MS, QUIET, Person, profile
+from tests.e2e.processes import Service, fake_service, installed_models
+from tests.web.person import CHROMIUM, PATIENCE_MS, QUIET, STEP_S, Person, profile
 
-TOML = """
-[models]
-large = "off"
-threads = 1
+PLANS = """
 [plans.free]
 answer_tokens = 250
-tokens_per_day = 1000000
+budgets = [{ name = "tokens_day", unit = "tokens", limit = 1000000, refill_s = 86400 }]
 replies_running = 4
 [plans.plus]
 answer_tokens = 250
-tokens_per_day = 1000000
+budgets = [{ name = "tokens_day", unit = "tokens", limit = 1000000, refill_s = 86400 }]
 [plans.empty]
-tokens_per_day = 20
+budgets = [{ name = "turns_day", unit = "turns", limit = 1, refill_s = 86400 }]
+"""
+ENGINE = """
+[models]
+large = "off"
+threads = 1
 """
 
 expect.set_options(timeout=PATIENCE_MS)
@@ -37,20 +44,32 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if here in item.path.parents:
             item.add_marker(pytest.mark.browser)
             item.add_marker(pytest.mark.model)
-            item.add_marker(pytest.mark.timeout(120))
+            item.add_marker(pytest.mark.timeout(240))
 
 
 @pytest.fixture(scope="session")
 async def service(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Service]:
+    async with running(fake_service(tmp_path_factory.mktemp("web"), PLANS, step_s=STEP_S)) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+async def engine_service(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Service]:
+    """The service with the engine that it starts by itself."""
+    async with running(Service(tmp_path_factory.mktemp("engine"), ENGINE + PLANS)) as made:
+        yield made
+
+
+@asynccontextmanager
+async def running(service: Service) -> AsyncGenerator[Service, None]:
     if not (installed_models() / "small").is_dir():
         pytest.skip("the small model is not installed: tertulia models pull small")
-    running = Service(tmp_path_factory.mktemp("web"), TOML)
-    running.start()
+    service.start()
     try:
-        await running.ready()
-        yield running
+        await service.ready()
+        yield service
     finally:
-        running.end()
+        service.end()
 
 
 @pytest.fixture(scope="session")

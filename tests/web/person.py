@@ -6,16 +6,17 @@ read from the document, and what is stored is read from the database beside the 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import secrets
 import sqlite3
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import httpx2
 from playwright.async_api import Browser, BrowserContext, Locator, Page, Request, expect
 
 from tertulia.backends.replicas.fleet import read_fleet
+from tertulia.drills.loopback import loopback
 from tests.e2e.processes import Service, rows
 
 CHROMIUM = "/usr/bin/chromium"
@@ -28,11 +29,15 @@ QUIET = (
     "--no-first-run",
 )
 PATIENCE_MS = 25_000  # two cores that do other things as well
-LONG = "Write a long story about a ship and its crew."
-# After a short answer the small model often gives another one, over before it is seen: a reply that
-# must be met under way comes first in its conversation, or after a long one.
-LONG_TOO = "Write another long story, about a mountain and a village."
-SHORT = "Say hello."
+AGAIN_MS = 80_000  # and what was killed has to start again on them
+# A fake's time for a token while something is done to its answer: its first sentence is there in
+# less than a second, and the longest answer takes longer than what is done.
+STEP_S = 0.06
+# And when only the end is waited for.
+QUICK_S = 0.001
+LONG = "Write a long story about a ship and its crew, at length."
+LONG_TOO = "Write another long story, about a mountain and a village, at length."
+SHORT = "Say hello in a word."
 
 # The last reply has begun and has not ended: this many characters of it are on the screen.
 _TALKING = """(least) => {
@@ -94,7 +99,8 @@ class Person:
         await self.box.fill(text)
 
     async def ask(self, text: str) -> None:
-        """Sends a message with Enter."""
+        """Sends a message with Enter; its answer takes its time until its end is waited for."""
+        await self.service.pace(STEP_S)
         await self.write(text)
         await self.box.press("Enter")
 
@@ -140,8 +146,9 @@ class Person:
         return await self.last.get_attribute("aria-busy") == "true"
 
     async def ended(self) -> None:
-        """Waits until no reply on the screen is under way."""
-        await expect(self.last).to_have_attribute("aria-busy", "false")
+        """Waits until no reply on the screen is under way; what is left of it comes at once."""
+        await self.service.pace(QUICK_S)
+        await expect(self.last).to_have_attribute("aria-busy", "false", timeout=AGAIN_MS)
         await expect(self.page.locator(".message.reply[aria-busy=true]")).to_have_count(0)
 
     async def shown(self) -> str:
@@ -193,6 +200,13 @@ class Person:
         assert await self.copied(self.last) == held
         return held
 
+    async def lost_nothing(self, begun: str) -> None:
+        """Their only answer went on from `begun` to its end, once, and is shown as it is stored."""
+        await self.ended()
+        assert (await self.shown()).startswith(begun[:20])
+        await self.matches_store()
+        assert (self.count("conversations"), self.count("messages")) == (1, 2)
+
     async def plant(self, question: str, answer: str, **columns: object) -> str:
         """A conversation whose texts a test chose, as if they had been said; its id."""
         http, ours = self.context.request, {"Sec-Fetch-Site": "same-origin"}
@@ -230,6 +244,11 @@ class Person:
             )
 
 
+def versions(message: Locator) -> Locator:
+    """Where one of several versions of a message is chosen."""
+    return message.get_by_role("group", name="Versions")
+
+
 async def profile(browser: Browser) -> BrowserContext:
     """A browser profile without a past. Words appear as they come, without the page's pacing."""
     context = await browser.new_context(
@@ -241,16 +260,15 @@ async def profile(browser: Browser) -> BrowserContext:
     return context
 
 
-async def engine_figures(service: Service) -> dict[str, float]:
-    """What the engine itself says: requests running and waiting."""
+async def engine_ends(service: Service, reply: str) -> set[str]:
+    """How the engine ended what it was asked for a reply, by its own account, once it has."""
     (engine,) = read_fleet(service.folder / "run" / "fleet.json").replicas
     headers = {"Authorization": f"Bearer {engine.key}"}
-    async with httpx2.AsyncClient(trust_env=False, timeout=5, headers=headers) as http:
-        text = (await http.get(engine.url + "/metrics")).text
-    found = {}
-    for line in text.splitlines():
-        for name in ("num_requests_running", "num_requests_waiting"):
-            if line.startswith(f"vllm:{name}"):
-                found[name] = float(line.rsplit(" ", 1)[1])
-    assert len(found) == 2, text
-    return found
+    url = f"{engine.url}/inference/v1/usage?limit=1000"
+    async with asyncio.timeout(PATIENCE_MS / 1000), loopback(5, headers=headers) as http:
+        while True:
+            told = (await http.get(url)).json()["requests"]
+            ends = {one["finish"] for one in told if one["request_id"].startswith(f"{reply}-")}
+            if None not in ends:
+                return ends
+            await asyncio.sleep(0.02)

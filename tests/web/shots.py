@@ -20,7 +20,14 @@ FOLDER = ROOT / "docs" / "images"
 MOST_BYTES = 200_000
 # The larger model writes better; where it is not installed the small one answers.
 TRIES = 120
-TOML = '[models]\nlarge = "{large}"\nthreads = 1\n[plans.free]\nanswer_tokens = 300\n'
+TOML = """
+[models]
+large = "{large}"
+threads = 1
+[plans.free]
+answer_tokens = 300
+models = ["small", "large"]
+"""
 OLDER = (
     ("A walk in the hills", "Three days in the hills in May: what should I pack?"),
     ("Sourdough", "Why does my bread not rise?"),

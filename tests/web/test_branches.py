@@ -5,36 +5,13 @@ from __future__ import annotations
 import pytest
 from playwright.async_api import Locator, expect
 
-from tests.web.person import LONG, LONG_TOO, SHORT, Person
+from tests.web.person import LONG, LONG_TOO, SHORT, Person, versions
 
 pytestmark = pytest.mark.anyio
 
 
-def _switch(message: Locator) -> Locator:
-    return message.get_by_role("group", name="Versions")
-
-
 async def _step(message: Locator, name: str) -> None:
-    await _switch(message).get_by_role("button", name=name).click()
-
-
-async def test_another_answer_stands_beside_the_first_one(person: Person) -> None:
-    await person.open()
-    await person.ask_and_read(SHORT)
-    first = await person.copied(person.last)
-    await person.last.get_by_role("button", name="Answer again").click()
-    await expect(_switch(person.last)).to_have_text("2/2")
-    await person.ended()
-    await expect(person.replies).to_have_count(1)
-    second = await person.matches_store()
-    await _step(person.last, "Version before")
-    await expect(_switch(person.last)).to_have_text("1/2")
-    assert await person.copied(person.last) == first
-    contents = [m["content"] for m in person.stored()]
-    assert contents == [SHORT, first, second]
-    await person.page.reload()
-    await expect(_switch(person.last)).to_have_text("1/2")
-    assert await person.copied(person.last) == first
+    await versions(message).get_by_role("button", name=name).click()
 
 
 async def test_an_edited_question_is_a_branch_and_both_remember_their_ends(person: Person) -> None:
@@ -50,7 +27,7 @@ async def test_an_edited_question_is_a_branch_and_both_remember_their_ends(perso
     await editor.press("Enter")
     # The new branch is there before the first word.
     await expect(person.questions.locator(".bubble")).to_have_text("Name three fruits.")
-    await expect(_switch(first)).to_have_text("2/2")
+    await expect(versions(first)).to_have_text("2/2")
     await expect(person.replies).to_have_count(1)
     await person.ended()
     await person.matches_store()
@@ -68,10 +45,11 @@ async def test_an_edited_question_is_a_branch_and_both_remember_their_ends(perso
 
 
 async def test_a_branch_left_in_mid_answer_goes_on(person: Person) -> None:
+    """S-24, S-26."""
     await person.open()
     await person.ask_and_read(LONG)
     await person.last.get_by_role("button", name="Answer again").click()
-    await expect(_switch(person.last)).to_have_text("2/2")
+    await expect(versions(person.last)).to_have_text("2/2")
     await person.ended()
     await person.ask(LONG_TOO)
     await expect(person.questions).to_have_count(2)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 
-import httpx2
 import pytest
 from playwright.async_api import Route, expect
 
-from tests.web.person import SHORT, Person
+from tertulia.drills.loopback import loopback
+from tests.web.person import SHORT, Person, versions
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_enter_three_times_on_a_slow_line_is_one_turn(person: Person) -> None:
+    """S-19."""
     may_go = asyncio.Event()
     held: list[Route] = []
 
@@ -55,6 +56,7 @@ async def test_a_first_send_whose_answer_is_lost_makes_one_conversation(person: 
 
 
 async def test_enter_that_confirms_a_word_of_an_input_method_sends_nothing(person: Person) -> None:
+    """S-56."""
     await person.open()
     await person.box.focus()
     keys = await person.context.new_cdp_session(person.page)
@@ -100,19 +102,21 @@ async def test_a_spent_budget_is_told_with_its_reset_and_the_text_is_kept(person
     await person.open()
     await _plan(person, "empty")
     await person.ask(SHORT)
+    await person.ended()
+    await person.ask(SHORT)
     problem = person.page.locator(".composer .problem")
-    await expect(problem).to_contain_text("full again at")
+    await expect(problem).to_contain_text("enough again at")
     await expect(person.box).to_have_value(SHORT)
-    await expect(person.questions).to_have_count(0)
-    assert person.count("messages") == 0
+    await expect(person.questions).to_have_count(1)
+    assert person.count("messages") == 2
     # The box works as before.
     await _plan(person, "free")
     await person.box.press("Enter")
     await expect(problem).to_have_count(0)
-    await expect(person.replies).to_have_count(1)
+    await expect(person.replies).to_have_count(2)
     await person.ended()
     await person.matches_store()
-    assert person.count("messages") == 2
+    assert person.count("messages") == 4
 
 
 async def test_a_failed_answer_says_why_and_is_tried_again(person: Person) -> None:
@@ -128,7 +132,7 @@ async def test_a_failed_answer_says_why_and_is_tried_again(person: Person) -> No
     await expect(note).to_contain_text("The engine was lost.")
     assert await person.copied(person.last) == "Half an ans"
     await note.get_by_role("button", name="Try again").click()
-    await expect(person.last.get_by_role("group", name="Versions")).to_have_text("2/2")
+    await expect(versions(person.last)).to_have_text("2/2")
     await person.ended()
     await person.matches_store()
 
@@ -145,7 +149,7 @@ async def test_a_server_that_is_away_is_told_and_tried_again(person: Person) -> 
 
 async def _plan(person: Person, plan: str) -> None:
     headers = {"Authorization": f"Bearer {person.service.key}"}
-    async with httpx2.AsyncClient(trust_env=False, headers=headers) as http:
+    async with loopback(20, headers=headers) as http:
         place = f"{person.service.url}/v1/admin/users/{person.id}"
         answer = await http.patch(place, json={"plan": plan})
         assert answer.status_code == 200, answer.text

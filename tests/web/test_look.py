@@ -1,17 +1,14 @@
-"""The page for everybody: by keyboard alone, on a narrow phone, in the dark, for axe."""
+"""The page for everybody: by keyboard alone, on a narrow phone, in the dark."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 from playwright.async_api import Page, expect
 
-from tests.web.person import SHORT, Person
+from tests.web.person import SHORT, Person, versions
 
 pytestmark = pytest.mark.anyio
 
-AXE = Path(__file__).parents[2] / "web/node_modules/axe-core/axe.min.js"
 MOST_TABS = 40
 WIDE = (
     "Here is "
@@ -36,7 +33,7 @@ async def test_a_conversation_needs_no_mouse(person: Person) -> None:
     await person.ended()
     await _tab_to(person.page, "[aria-label='Answer again']", key="Shift+Tab")
     await keys.press("Enter")
-    await expect(person.last.get_by_role("group", name="Versions")).to_have_text("2/2")
+    await expect(versions(person.last)).to_have_text("2/2")
     await _tab_to(person.page, ".round.is-stop, [aria-label='Answer again']")
 
 
@@ -68,42 +65,6 @@ async def test_the_page_follows_a_dark_system_and_the_choice_of_the_person(perso
     await _until(person.page, ".chat", "backgroundColor", "> 200")
     await person.page.reload()
     await expect(theme).to_have_accessible_name("Colours: light")
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_axe_finds_nothing(person: Person, axe: str, scheme: str) -> None:
-    await person.page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
-    await person.open()
-    assert await _violations(person.page, axe) == []
-    conversation = await person.plant("A table?", WIDE)
-    await person.open(conversation)
-    await expect(person.last.locator("math")).to_have_count(1)
-    assert await _violations(person.page, axe) == []
-    await person.page.get_by_role("button", name=person.name).click()
-    await expect(person.page.get_by_role("dialog")).to_be_visible()
-    assert await _violations(person.page, axe) == []
-
-
-async def test_axe_finds_nothing_at_the_door(stranger: Person, axe: str) -> None:
-    await stranger.page.goto(stranger.url)
-    await expect(stranger.page.get_by_label("Password")).to_be_visible()
-    assert await _violations(stranger.page, axe) == []
-
-
-@pytest.fixture(scope="session")
-def axe() -> str:
-    if not AXE.is_file():
-        pytest.skip("axe-core is not installed: npm ci --ignore-scripts in web/")
-    return AXE.read_text()
-
-
-async def _violations(page: Page, axe: str) -> list[object]:
-    await page.evaluate(axe)
-    found: list[object] = await page.evaluate(
-        """async () => (await axe.run(document, { resultTypes: ['violations'] })).violations
-        .map((one) => [one.id, ...one.nodes.map((node) => node.html.slice(0, 200))])"""
-    )
-    return found
 
 
 async def _tab_to(page: Page, selector: str, key: str = "Tab") -> None:

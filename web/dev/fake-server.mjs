@@ -149,7 +149,7 @@ async function answer(request, response) {
     case "POST /v1/conversations/:id/messages": {
       const key = request.headers["idempotency-key"];
       if (/\bfull\b/.test(body.content)) {
-        return problem(429, "budget_exhausted", "Your tokens for today are used up; they are back at midnight.", { retryAfterSeconds: 12_000, budget: "tokens_per_day" });
+        return problem(429, "budget_exhausted", "Your tokens of a day are used up.", { retryAfterSeconds: 12_000, budget: "tokens_day" });
       }
       if (!byKey.has(key)) {
         const asked = message(id, body.parentId, "user", body.content, "completed");
@@ -260,8 +260,13 @@ function stream(id, from, request, response, text) {
     while (sent < log.events.length) {
       const event = log.events[sent++];
       if (/\bgap\b/.test(text) && from === 0 && sent === 5) continue;
-      response.write(`id: ${sent}\nevent: ${event.name}\ndata: ${JSON.stringify(event.data)}\n\n`);
-      if (/\bbreak\b/.test(text) && sent % 6 === 0 && sent > from + 1) return request.socket.destroy();
+      const breaks = /\bbreak\b/.test(text) && sent % 6 === 0 && sent > from + 1;
+      // Not before what was written has left: a line that never brings anything would never end.
+      response.write(
+        `id: ${sent}\nevent: ${event.name}\ndata: ${JSON.stringify(event.data)}\n\n`,
+        breaks ? () => request.socket.destroy() : undefined,
+      );
+      if (breaks) return;
       if (log.resets && sent === 7) {
         log.resets = false;
         sent = 0;
@@ -288,8 +293,12 @@ function me() {
   return {
     id: "u_1", name: "Marisol", role: "user", plan: "plus",
     budgets: [
-      { name: "tokens_per_day", limit: 200_000, remaining: 148_210, resetAt: new Date(Date.now() + 5 * 3_600_000).toISOString() },
-      { name: "replies_running", limit: 2, remaining: 1, resetAt: null }],
+      { name: "units_3h", unit: "units", limit: 25_000, remaining: 9_120, resetAt: new Date(Date.now() + 114 * 60_000).toISOString() },
+      { name: "tokens_minute", unit: "tokens", limit: 30_000, remaining: 30_000, resetAt: null },
+      { name: "tokens_day", unit: "tokens", limit: 200_000, remaining: 148_210, resetAt: new Date(Date.now() + 6 * 3_600_000).toISOString() },
+      { name: "prompt_hour", unit: "prompt_tokens", limit: 100_000, remaining: 100_000, resetAt: null },
+      { name: "turns_minute", unit: "turns", limit: 20, remaining: 19, resetAt: new Date(Date.now() + 3_000).toISOString() },
+      { name: "replies_running", unit: "replies", limit: 2, remaining: 1, resetAt: null }],
     running: [], limits: { messageTokens: 8_000, messageBytes: 32_000 },
   };
 }
@@ -334,7 +343,7 @@ async function bodyOf(request) {
 }
 
 async function page(path, response) {
-  const name = path === "/" || path.startsWith("/c/") ? "index.html" : normalize(path);
+  const name = path === "/" || path.startsWith("/c/") || path.startsWith("/s/") ? "index.html" : normalize(path);
   const types = { ".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml" };
   try {
     const bytes = await readFile(join(PAGES, name));

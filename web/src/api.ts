@@ -96,7 +96,7 @@ export function sentence(problem: Problem): string {
 
 function usedUp(budget: string, resetAt: string): string {
   const rest = `What is left of the budget (${budgetTitle(budget)}) is not enough for this message.`;
-  return `${rest} It is full again ${clock(new Date(resetAt))}. Your text is kept below.`;
+  return `${rest} There is enough again ${clock(new Date(resetAt))}. Your text is kept below.`;
 }
 
 function inTime(seconds: number): string {

@@ -1,11 +1,17 @@
 /** Starts the page. */
 import { render } from "preact";
 import "./styles/page.css";
+import { sharedToken } from "./state/route";
 import { begin } from "./state/session";
 import { App } from "./views/app";
 import { loadRenderer } from "./views/markdown";
+import { SharedView } from "./views/shared";
 
 const root = document.getElementById("page")!;
-render(<App said={null} />, root);
-void begin().then((said) => render(<App key="begun" said={said} />, root));
+if (sharedToken !== null) {
+  render(<SharedView token={sharedToken} />, root);
+} else {
+  render(<App said={null} />, root);
+  void begin().then((said) => render(<App key="begun" said={said} />, root));
+}
 void loadRenderer();

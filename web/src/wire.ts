@@ -48,8 +48,37 @@ export interface MessagePage {
   nextBefore: string | null;
 }
 
+export interface Share {
+  id: string;
+  conversationId: string;
+  title: string;
+  messages: number;
+  createdAt: string;
+}
+
+export interface NewShare extends Share {
+  token: string;
+  url: string;
+}
+
+export interface SharedMessage {
+  place: number;
+  role: "user" | "assistant";
+  content: string;
+  model: string | null;
+  status: MessageStatus;
+}
+
+export interface SharedPage {
+  title: string;
+  createdAt: string;
+  messages: SharedMessage[];
+  nextAfter: number | null;
+}
+
 export interface Budget {
   name: string;
+  unit?: string;
   limit: number | null;
   remaining: number | null;
   resetAt: string | null;

@@ -8,11 +8,21 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-USER_FIELDS: Final = frozenset({"role", "plan", "password_hash", "disabled"})
+from tertulia.core.types import TitledBy
+
+USER_FIELDS: Final = frozenset({"role", "plan", "password_hash", "disabled", "evaluation"})
 CONVERSATION_FIELDS: Final = frozenset({"title", "pinned", "archived"})
 
 # A key's last use is written at most this often: a write for each request would be waste.
 LAST_USED_STEP_S: Final = 60.0
+
+
+def titled_by(changes: Mapping[str, Any]) -> TitledBy | None:
+    """Whose a conversation's title is after these changes; None: they leave it alone. Who takes a
+    title away gets the first words of the next message, and then a model's."""
+    if "title" not in changes:
+        return None
+    return "person" if changes["title"] else "words"
 
 
 def demand_changeable(changes: Mapping[str, Any], fields: Collection[str]) -> None:

@@ -5,35 +5,58 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-
-# Longer search words than this find nothing more precisely and only cost time.
-QUERY_CHARS = 200
+from typing import Any
 
 
 def write_cursor(pinned: bool, updated_at: float, conversation_id: str) -> str:
     """The place after this conversation."""
-    place = json.dumps([int(pinned), updated_at, conversation_id], separators=(",", ":"))
-    return base64.urlsafe_b64encode(place.encode()).decode().rstrip("=")
+    return _written([int(pinned), updated_at, conversation_id])
 
 
 def read_cursor(cursor: str) -> tuple[bool, float, str]:
     """The inverse of `write_cursor`; ValueError for anything that it did not write."""
-    try:
-        padded = cursor + "=" * (-len(cursor) % 4)
-        pinned, updated_at, conversation_id = json.loads(
-            base64.b64decode(padded.encode("ascii"), altchars=b"-_", validate=True)
-        )
-    except (binascii.Error, UnicodeError, ValueError, TypeError, RecursionError):
-        raise ValueError("this cursor was not made here") from None
+    pinned, updated_at, conversation_id = _read(cursor)
     if (
         pinned not in (0, 1)
         or type(updated_at) not in (int, float)
         or not isinstance(conversation_id, str)
     ):
-        raise ValueError("this cursor was not made here")
+        raise _foreign()
     return bool(pinned), float(updated_at), conversation_id
 
 
-def searched(query: str) -> str:
-    """A search word as it is compared: any case, bounded."""
-    return query[:QUERY_CHARS].casefold()
+def write_deletion_cursor(requested_at: float, owner: str, target: str) -> str:
+    """The place after this order to delete."""
+    return _written([requested_at, owner, target])
+
+
+def read_deletion_cursor(cursor: str) -> tuple[float, str, str]:
+    """The inverse of `write_deletion_cursor`; ValueError for anything that it did not write."""
+    requested_at, owner, target = _read(cursor)
+    if (
+        type(requested_at) not in (int, float)
+        or not isinstance(owner, str)
+        or not isinstance(target, str)
+    ):
+        raise _foreign()
+    return float(requested_at), owner, target
+
+
+def _written(place: list[Any]) -> str:
+    words = json.dumps(place, separators=(",", ":"))
+    return base64.urlsafe_b64encode(words.encode()).decode().rstrip("=")
+
+
+def _read(cursor: str) -> tuple[Any, Any, Any]:
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        first, second, third = json.loads(
+            base64.b64decode(padded.encode("ascii"), altchars=b"-_", validate=True)
+        )
+    except (binascii.Error, UnicodeError, ValueError, TypeError, RecursionError):
+        raise _foreign() from None
+    return first, second, third
+
+
+def _foreign() -> ValueError:
+    return ValueError("this cursor was not made here")

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
-from tertulia.core.quota import Reservation, reserve
+from tertulia.core.canned import CANNED
+from tertulia.core.quota import CAPPED_NOTICE, Reservation, accepted, cost, reserve
 from tertulia.core.turn import EVENT_OF_END, next_status, stored_entries
 from tertulia.core.types import (
     BudgetExhausted,
     Busy,
     Finish,
+    Holding,
     KeyReused,
     Limits,
     Message,
@@ -22,11 +24,14 @@ from tertulia.core.types import (
     NewTurn,
     Note,
     Outcome,
+    Reason,
     Repeated,
     Spent,
     Status,
+    TitledBy,
     TooManyRunning,
     Turn,
+    Usage,
 )
 
 # A stop holds the turn this long: enough to write the end, short enough that a worker takes over
@@ -38,23 +43,52 @@ BURIED: Final = 1 << 62
 # Writers stop within a lease; an hour is far beyond any of them.
 BURIED_S: Final = 3600.0
 
-CAPPED: Final = "answer_capped"
+# The kinds of turns that belong to no conversation.
+LOOSE: Final = frozenset({"stateless", "line"})
+
+
+class TreeMessage(Protocol):
+    """A message's place in its tree: all that the door looks at."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def role(self) -> str: ...
+    @property
+    def conversation_id(self) -> str: ...
+    @property
+    def parent_id(self) -> str | None: ...
+
+
+class OpenTurn(NamedTuple):
+    """An open turn of a conversation. `parent_id` is the parent of its user message."""
+
+    reply_id: str
+    user_message_id: str | None
+    parent_id: str | None
 
 
 class Lookup(Protocol):
     """What the door asks of a store, inside its admitting transaction."""
 
-    def has_conversation(self) -> bool: ...
-    def message(self, message_id: str | None) -> Message | None: ...
-    def open_turns(self) -> Iterable[tuple[Turn, str | None]]:
-        """The conversation's open turns, each with the parent of its user message."""
+    def has_left(self) -> bool:
+        """Whether the owner's account was closed."""
 
-    def spent(self) -> Spent: ...
+    def has_conversation(self) -> bool: ...
+    def message(self, message_id: str | None) -> TreeMessage | None: ...
+    def open_turns(self) -> Iterable[OpenTurn]:
+        """The open turns of the conversation, oldest first."""
+
+    def spent(self) -> Spent:
+        """What the owner's row, balances and open turns say, read under its lock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entrance:
-    """A turn may be stored: under this parent, holding this reservation (none: it is refused)."""
+    """A turn may be stored: under this parent, holding this reservation (none: it ends here).
+
+    What else admission decides about a turn belongs here: `begun` writes it on the turn.
+    """
 
     parent_id: str | None
     reservation: Reservation | None
@@ -70,10 +104,12 @@ def entrance(new: NewTurn, known: Turn | None, limits: Limits, lookup: Lookup) -
             return KeyReused()
         if known.status is not Status.FAILED:
             return Repeated(known)
-    parent_id = _place(new, known, lookup)
+    # A batch's pump, or a slow call, may still be at work for somebody who has just left.
+    parent_id = Missing() if lookup.has_left() else _place(new, known, lookup)
     if isinstance(parent_id, Missing | Busy):
         return parent_id
-    if new.refusal is not None:
+    # A failed turn that runs again is answered as any other: its reply has a place already.
+    if new.refusal is not None or (new.canned is not None and known is None):
         return Entrance(parent_id, None)
     answer = reserve(
         lookup.spent(),
@@ -86,7 +122,7 @@ def entrance(new: NewTurn, known: Turn | None, limits: Limits, lookup: Lookup) -
 
 def _place(new: NewTurn, known: Turn | None, lookup: Lookup) -> str | Missing | Busy | None:
     """The parent of the user's message, or what is missing or in the way in the tree."""
-    if new.kind == "stateless":
+    if new.kind in LOOSE:
         return None
     if new.conversation_id is None or new.user_message_id is None:
         return Missing()
@@ -104,10 +140,16 @@ def _place(new: NewTurn, known: Turn | None, lookup: Lookup) -> str | Missing | 
         parent = lookup.message(parent_id)
         if parent is None or parent.conversation_id != new.conversation_id:
             return Missing()
-    for turn, open_parent in lookup.open_turns():
-        if is_busy(turn, open_parent, new, parent_id):
+    for turn in lookup.open_turns():
+        if is_busy(turn, new, parent_id):
             return Busy(turn.reply_id)
     return parent_id
+
+
+def holding_of(turn: Turn) -> Holding:
+    """An open turn as a claim on its owner's budgets."""
+    names = tuple(budget.name for budget in turn.budgets)
+    return Holding(turn.reply_id, turn.lane, turn.worst_case, names)
 
 
 def joined(first: Sequence[str], second: Sequence[str]) -> tuple[str, ...]:
@@ -115,8 +157,9 @@ def joined(first: Sequence[str], second: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*first, *second)))
 
 
-def begun(new: NewTurn, reservation: Reservation | None, now: float) -> Turn:
-    """The turn as admission stores it: queued, or final when its input was refused."""
+def begun(new: NewTurn, limits: Limits, place: Entrance, now: float) -> Turn:
+    """The turn as admission stores it: queued, or final if it was refused or has a ready reply."""
+    reservation = place.reservation
     turn = Turn(
         owner=new.owner,
         key=new.key,
@@ -124,6 +167,7 @@ def begun(new: NewTurn, reservation: Reservation | None, now: float) -> Turn:
         kind=new.kind,
         reply_id=new.reply_id,
         plan=new.plan,
+        lane=limits.lane,
         requested=new.requested,
         answer_tokens=new.answer_tokens,
         reserved=0,
@@ -132,44 +176,64 @@ def begun(new: NewTurn, reservation: Reservation | None, now: float) -> Turn:
         epoch=0,
         attempt=1,
         created_at=now,
-        conversation_id=None if new.kind == "stateless" else new.conversation_id,
+        conversation_id=None if new.kind in LOOSE else new.conversation_id,
         user_message_id=new.user_message_id,
         prompt=new.prompt,
         notices=new.notices,
         followed_at=now,
         prompt_tokens=new.prompt_tokens,
+        difficulty=new.difficulty,
+        awaited=new.awaited,
+        reason=new.lowered,
     )
     if reservation is None:
-        assert new.refusal is not None
-        turn = replace(
-            turn,
-            status=next_status(turn.status, "refuse"),
-            finish=Finish.REFUSED,
-            refusal=new.refusal,
-            finished_at=now,
-        )
+        turn = replace(_ended_at_once(turn, new), finished_at=now)
         return replace(turn, last_event_id=len(stored_entries(turn)))
     return replace(
         turn,
         reserved=reservation.tokens,
         answer_tokens=reservation.answer_tokens,
-        notices=joined(new.notices, (CAPPED,) if reservation.capped else ()),
+        budgets=limits.budgets,
+        abandon_s=limits.abandon_s,
+        notices=joined(new.notices, (CAPPED_NOTICE,) if reservation.capped else ()),
+    )
+
+
+def _ended_at_once(turn: Turn, new: NewTurn) -> Turn:
+    if new.refusal is not None:
+        status = next_status(turn.status, "refuse")
+        return replace(turn, status=status, finish=Finish.REFUSED, refusal=new.refusal)
+    assert new.canned is not None
+    return replace(
+        turn,
+        status=next_status(turn.status, "can"),
+        finish=Finish.STOP,
+        text=new.canned.text,
+        model=CANNED,
+        reason=Reason.LADDER,
+        notices=joined(turn.notices, (CANNED,)),
     )
 
 
 def rerun(
-    failed: Turn, new: NewTurn, reservation: Reservation | None, now: float, *, attempt: int
+    failed: Turn, new: NewTurn, limits: Limits, place: Entrance, now: float, *, attempt: int
 ) -> Turn:
     """A failed turn begun again: same ids, the next epoch (so its old owner can't write)."""
     next_status(failed.status, "rerun")
     return replace(
-        begun(new, reservation, now),
+        begun(new, limits, place, now),
         reply_id=failed.reply_id,
         conversation_id=failed.conversation_id,
         user_message_id=failed.user_message_id,
         epoch=failed.epoch + 1,
         attempt=attempt,
     )
+
+
+def attempt_of_rerun(failed: Turn, log_attempt: int) -> int:
+    """Above the log's attempt, and above the one under which the row tells its end once the log is
+    lost, which readers may have seen."""
+    return max(failed.attempt + 1, log_attempt) + 1
 
 
 def seized(turn: Turn, reason: str, now: float) -> Turn:
@@ -193,27 +257,38 @@ def noted(turn: Turn, note: Note) -> Turn:
         replica=note.replica,
         request_id=note.request_id,
         prompt_tokens=note.prompt_tokens,
+        summary_id=note.summary_id,
         notices=joined(turn.notices, note.notices),
     )
 
 
 def finished(turn: Turn, outcome: Outcome, now: float) -> Turn:
-    """The turn at its end; ValueError if it can't end so."""
+    """The turn at its end; ValueError if it can't end so, or would cost more than was reserved."""
+    status = next_status(turn.status, EVENT_OF_END[outcome.status])
+    demand_accepted(outcome, turn.worst_case)
     return replace(
         turn,
-        status=next_status(turn.status, EVENT_OF_END[outcome.status]),
+        status=status,
         attempt=outcome.attempt,
         finish=outcome.finish,
         text=outcome.text,
         usage=outcome.usage,
-        charged=outcome.charged,
+        charged=cost("units", outcome.usage),
         last_event_id=outcome.last_event_id,
         notices=joined(turn.notices, outcome.notices),
         refusal=outcome.refusal,
         failure=outcome.failure,
         finished_at=now,
         lease_until=None,
+        budgets=(),
+        abandon_s=None,
     )
+
+
+def demand_accepted(outcome: Outcome, worst_case: Usage) -> None:
+    """ValueError for a usage that was not clamped to what was reserved for the turn."""
+    if accepted(outcome.usage, worst_case) != outcome.usage:
+        raise ValueError(f"{outcome.usage} is not within the {worst_case} that was reserved")
 
 
 def user_message(new: NewTurn, seq: int, now: float) -> Message:
@@ -235,9 +310,10 @@ def user_message(new: NewTurn, seq: int, now: float) -> Message:
     )
 
 
-def reply_message(turn: Turn, seq: int) -> Message:
+def reply_message(turn: Turn, new: NewTurn, seq: int) -> Message:
     """The reply's place in the tree, empty until the turn is final."""
     assert turn.conversation_id is not None
+    ready = new.canned if turn.status is Status.COMPLETED else None
     return Message(
         owner=turn.owner,
         conversation_id=turn.conversation_id,
@@ -245,11 +321,13 @@ def reply_message(turn: Turn, seq: int) -> Message:
         parent_id=turn.user_message_id,
         seq=seq,
         role="assistant",
-        content="",
-        tokens=0,
-        tokenizer="",
+        content=turn.text,
+        tokens=ready.tokens if ready is not None else 0,
+        tokenizer=new.tokenizer if ready is not None else "",
         status=turn.status,
         created_at=turn.created_at,
+        model=turn.model,
+        reason=turn.reason,
         requested=turn.requested,
         finish=turn.finish,
         notices=turn.notices,
@@ -281,11 +359,20 @@ def reply_after(message: Message, turn: Turn, outcome: Outcome | None = None) ->
     )
 
 
-def is_busy(open_turn: Turn, open_parent: str | None, new: NewTurn, parent_id: str | None) -> bool:
+def is_title_of(title: str, titled_by: TitledBy, content: str) -> bool:
+    """Whether a title holds what a conversation began with: its first words, or what a model made
+    of them."""
+    if titled_by == "model":
+        return True
+    words = title.removesuffix("…")
+    return bool(words) and " ".join(content.split()).startswith(words)
+
+
+def is_busy(open_turn: OpenTurn, new: NewTurn, parent_id: str | None) -> bool:
     """Whether an open turn of the same conversation stands in the way of `new` (S-22).
 
-    `parent_id` and `open_parent` are the parents of the two user messages.
+    `parent_id` is the parent of the new turn's user message.
     """
     if open_turn.reply_id == parent_id or open_turn.user_message_id == new.user_message_id:
         return True
-    return new.kind == "message" and open_parent == parent_id
+    return new.kind == "message" and open_turn.parent_id == parent_id

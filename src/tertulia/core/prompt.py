@@ -1,14 +1,16 @@
 """What enters a prompt, in which order, and where a long conversation is cut.
 
-The order is fixed: system prompt, kept exchanges verbatim, new message. Nothing that varies from
-turn to turn stands before the new message, so that between two cuts each prompt begins with the
-bytes of the one before and the replica's prefix cache is worth something.
+The order is fixed: system prompt, summary of what was cut, kept exchanges verbatim, new message.
+Nothing that varies from turn to turn stands before the new message, so that between two cuts each
+prompt begins with the bytes of the one before and the replica's prefix cache is worth something.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final
 
 from tertulia.core.types import BranchMessage, Chunk, PromptMessage, Status, TokenIds
 
@@ -16,32 +18,72 @@ from tertulia.core.types import BranchMessage, Chunk, PromptMessage, Status, Tok
 _JOINT = "\n\n"
 
 
+# A summary says in a page what a cut left out; a small window can't spare that much of itself.
+SUMMARY_TOKENS: Final = 400
+SUMMARY_SHARE: Final = 8
+# Its exchange in a prompt. A changed word here changes every long prompt once.
+SUMMARY_OPENING: Final = "This is what we talked about before:\n\n"
+SUMMARY_READ: Final = "Yes, I remember that."
+# From this part of the room on the next cut is fixed. A quarter is some turns: time for a summary.
+_FULL: Final = (3, 4)
+
+# System prompts in use times vocabularies in use. Only the platform's own come here: what people
+# write is not kept in memory.
+_SYSTEMS_KEPT = 64
+
+
+@lru_cache(maxsize=_SYSTEMS_KEPT)
+def system_ids(encode: Callable[[str], TokenIds], system: str) -> TokenIds:
+    """The ids of the platform's system prompt, which begins every prompt of a conversation."""
+    return encode(system)
+
+
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What the user said (more than one message if a reply failed) and what was answered."""
+    """What the user said (more than one message if a reply failed) and what was answered.
+
+    `asked` has the tokens of each of the user's messages; every count is with the template's part.
+    """
 
     user_ids: tuple[str, ...]
-    reply_id: str | None
-    tokens: int
+    asked: tuple[int, ...]
+    reply_id: str | None = None
+    reply_tokens: int = 0
+
+    @property
+    def asked_tokens(self) -> int:
+        """What the user's side takes."""
+        return sum(self.asked)
+
+    @property
+    def tokens(self) -> int:
+        """What both sides take."""
+        return self.asked_tokens + self.reply_tokens
+
+    @property
+    def message_ids(self) -> tuple[str, ...]:
+        """Its messages, oldest first."""
+        return self.user_ids if self.reply_id is None else (*self.user_ids, self.reply_id)
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The exchanges that a prompt keeps; `shortened` if older ones were left out."""
+    """The exchanges that a prompt keeps; `first` of them were left out before.
+
+    `next_first` is where the next cut will be, as soon as that is certain: what lies before it can
+    be summarised ahead. `shortened` says that something is left out.
+    """
 
     exchanges: tuple[Exchange, ...]
-    shortened: bool
+    first: int
     tokens: int
+    next_first: int | None = None
+    shortened: bool = False
 
     @property
     def message_ids(self) -> tuple[str, ...]:
         """Every message needed, oldest first."""
-        ids: list[str] = []
-        for exchange in self.exchanges:
-            ids.extend(exchange.user_ids)
-            if exchange.reply_id is not None:
-                ids.append(exchange.reply_id)
-        return tuple(ids)
+        return tuple(one for exchange in self.exchanges for one in exchange.message_ids)
 
 
 def exchanges_of(
@@ -54,57 +96,126 @@ def exchanges_of(
     exchange is the new message and has no reply.
     """
     found: list[Exchange] = []
-    asked: list[str] = []
-    tokens = 0
+    asked: list[BranchMessage] = []
     for message in branch:
         if message.role == "user":
-            asked.append(message.id)
-            tokens += message.tokens + per_message_tokens
+            asked.append(message)
         elif message.status is Status.REFUSED:
-            asked, tokens = [], 0
+            asked = []
         elif message.status is Status.FAILED or message.tokens == 0:
             continue
         elif asked:
-            tokens += message.tokens + per_message_tokens
-            found.append(Exchange(tuple(asked), message.id, tokens))
-            asked, tokens = [], 0
+            reply_tokens = message.tokens + per_message_tokens
+            found.append(_exchange(asked, per_message_tokens, message.id, reply_tokens))
+            asked = []
     if asked:
-        found.append(Exchange(tuple(asked), None, tokens))
+        found.append(_exchange(asked, per_message_tokens))
     return tuple(found)
+
+
+def _exchange(
+    asked: Sequence[BranchMessage],
+    per_message_tokens: int,
+    reply_id: str | None = None,
+    reply_tokens: int = 0,
+) -> Exchange:
+    return Exchange(
+        tuple(message.id for message in asked),
+        tuple(message.tokens + per_message_tokens for message in asked),
+        reply_id,
+        reply_tokens,
+    )
 
 
 def choose_context(exchanges: Sequence[Exchange], *, room_tokens: int) -> Context:
     """Keeps the newest exchanges that fit, cutting rarely: when the room is full, down to half.
 
     A pure fold over the history, so every process cuts at the same place. A window that slid each
-    turn would change the prefix each turn and lose the cache each turn (F-41). The newest exchange
-    is always kept: the door refused it if it could not fit alone.
+    turn would change the prefix each turn and lose the cache each turn (F-41). Each exchange is
+    looked at as its own prompt saw it, before its reply; so no later look moves a cut. Where the
+    next cut will be is certain once three quarters are full: its summary is made meanwhile.
+    The newest exchange is always kept: the door refused it if it could not fit alone.
     """
-    first, total = 0, 0
+    first, total, planned = 0, 0, None
     for i, exchange in enumerate(exchanges):
-        if total + exchange.tokens > room_tokens:
-            # Measured without the newest, so that the cut is the same before and after its reply.
-            while first < i and total > room_tokens // 2:
+        if first < i and total + exchange.asked_tokens > room_tokens:
+            if planned is None:  # it came too suddenly to be foreseen
+                planned = _cut_point(exchanges, first, i - 1, room_tokens)
+            # Further only where this exchange alone demands it.
+            while first < planned or (first < i and total + exchange.asked_tokens > room_tokens):
                 total -= exchanges[first].tokens
                 first += 1
-            while first < i and total + exchange.tokens > room_tokens:
-                total -= exchanges[first].tokens
-                first += 1
+            planned = None
         total += exchange.tokens
-    return Context(tuple(exchanges[first:]), first > 0, total)
+        is_full = total > room_tokens * _FULL[0] // _FULL[1]
+        if planned is None and is_full and exchange.reply_id is not None:
+            planned = _cut_point(exchanges, first, i, room_tokens)
+    kept = list(exchanges[first:])
+    if len(kept) == 1 and kept[0].reply_id is None:
+        kept[0] = _trimmed(kept[0], room_tokens)
+    shortened = first > 0 or (bool(kept) and kept[0] != exchanges[first])
+    return Context(tuple(kept), first, sum(e.tokens for e in kept), planned, shortened)
+
+
+def _cut_point(exchanges: Sequence[Exchange], first: int, last: int, room_tokens: int) -> int:
+    """The first exchange that the next cut keeps: half of the room is free before it. Of `first`
+    to `last`, which are kept now, it keeps the last one if there are two."""
+    at, dropped = first, 0
+    while at < last and dropped < room_tokens // 2:
+        dropped += exchanges[at].tokens
+        at += 1
+    return max(at, first + 1)
+
+
+def _trimmed(newest: Exchange, room_tokens: int) -> Exchange:
+    """Questions that were never answered go before the one that waits for its answer."""
+    skipped, tokens = 0, newest.tokens
+    while skipped < len(newest.asked) - 1 and tokens > room_tokens:
+        tokens -= newest.asked[skipped]
+        skipped += 1
+    return replace(newest, user_ids=newest.user_ids[skipped:], asked=newest.asked[skipped:])
+
+
+def summary_room(window_tokens: int) -> int:
+    """The tokens of a window that are kept free for the summary of what was cut, from the first
+    turn on: a cut must not depend on whether there is a summary."""
+    return min(SUMMARY_TOKENS, window_tokens // SUMMARY_SHARE)
+
+
+def exchange_room(window_tokens: int, *, answer_tokens: int, begins_with_tokens: int) -> int:
+    """What is left of a window for exchanges, beside the answer, what every prompt begins with and
+    the room for a summary. It may be negative."""
+    return window_tokens - answer_tokens - begins_with_tokens - summary_room(window_tokens)
 
 
 def prompt_messages(
-    system: str, context: Context, texts: Mapping[str, PromptMessage]
+    system: PromptMessage,
+    context: Context,
+    texts: Mapping[str, PromptMessage],
+    *,
+    summary: str | None = None,
 ) -> tuple[PromptMessage, ...]:
-    """The messages of a prompt, in order. `texts` has every id of the context."""
-    messages = [PromptMessage("system", system)]
+    """The messages of a prompt, in order. `texts` has every id of the context.
+
+    The summary stands as an exchange of its own before the first one kept: what people said never
+    comes to speak as the system, and roles alternate as in any talk.
+    """
+    messages = [system]
+    if summary is not None:
+        messages += summary_messages(summary)
     for exchange in context.exchanges:
         said = _JOINT.join(texts[message_id].content for message_id in exchange.user_ids)
         messages.append(PromptMessage("user", said))
         if exchange.reply_id is not None:
             messages.append(texts[exchange.reply_id])
     return tuple(messages)
+
+
+def summary_messages(summary: str) -> tuple[PromptMessage, PromptMessage]:
+    """The exchange in which a prompt shows a summary."""
+    return PromptMessage("user", SUMMARY_OPENING + summary), PromptMessage(
+        "assistant", SUMMARY_READ
+    )
 
 
 def splice_ids(

@@ -6,19 +6,20 @@ the rest is simply generated again. Stop strings are found here, whatever the en
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tertulia.core.types import TokenIds, Unit
 
 # Text without one of these can't end a sentence, and the splitter need not run.
-_ENDINGS = frozenset(".!?…。！？؟।\n")
+_ENDING = re.compile("[.!?…。！？؟।\n]")
 
 Split = Callable[[str], Sequence[str]]
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """Text to check and, once it passed, to release.
 
     `sentence` reaches past `text` where a token, or what may become a stop string, straddles its
@@ -46,13 +47,22 @@ class SentenceGate:
     _chars: int = 0
     _tokens: int = 0
     _may_end: bool = False
+    _unfed: int = 0
+
+    def ripens(self, units: Sequence[Unit]) -> bool:
+        """Whether feeding these, which come after all before them, could release anything. Units
+        for which it could not may wait and be fed together with later ones."""
+        self._unfed += sum([len(unit.ids) for unit in units])
+        if self.stop or self._may_end or self._tokens + self._unfed >= self.cap_tokens:
+            return True
+        return any(_ENDING.search(unit.text) for unit in units)
 
     def feed(self, units: Sequence[Unit]) -> Piece | None:
         """Takes what was generated; gives what can now be checked and released, if anything."""
+        self._unfed = 0
         if self.stopped:
             return None
-        for unit in units:
-            self._hold(unit)
+        self._hold(units)
         if self.stop and self._cut_at_stop():
             return self._release(self._chars)
         if not self._may_end and self._tokens < self.cap_tokens:
@@ -65,11 +75,12 @@ class SentenceGate:
             return None
         return self._release(self._chars)
 
-    def _hold(self, unit: Unit) -> None:
-        self._units.append(unit)
-        self._chars += len(unit.text)
-        self._tokens += len(unit.ids)
-        self._may_end = self._may_end or not _ENDINGS.isdisjoint(unit.text)
+    def _hold(self, units: Sequence[Unit]) -> None:
+        self._units.extend(units)
+        for unit in units:
+            self._chars += len(unit.text)
+            self._tokens += len(unit.ids)
+            self._may_end = self._may_end or _ENDING.search(unit.text) is not None
 
     def _border(self) -> int:
         """How many held characters end with a whole sentence."""
@@ -103,7 +114,7 @@ class SentenceGate:
         text = "".join(unit.text for unit in out)
         self._chars -= chars
         self._tokens -= len(ids)
-        self._may_end = any(not _ENDINGS.isdisjoint(unit.text) for unit in self._units)
+        self._may_end = any(_ENDING.search(unit.text) for unit in self._units)
         return Piece(text + straddling, text, ids)
 
     def _cut_at_stop(self) -> bool:

@@ -13,6 +13,10 @@ SMALLEST_CHUNK = 2  # tokens: what is left of a step for prefill is never less, 
 DISTURBANCE = (
     1.4  # times as long as its decodes alone a step with prefill may last; 1.5 with errors
 )
+# Lanes behind the first get so much of the time that is spent on it: on a processor each sequence
+# makes a step longer, and where the first lane is nearly all that an engine can do, a little more
+# makes a line of it.
+LENT = 0.05
 TILE = 64  # tokens that attention is computed for at once: a prompt alone is read in whole ones
 ALONE_S = 0.5  # a step without decodes: nobody waits for a token, but somebody may arrive or leave
 FOUND = 64  # blocks of one sequence taken over in a step: bringing back so many takes 6 ms of it
@@ -84,6 +88,7 @@ class StepScheduler:
         self.bounds = bounds
         self.waiting: dict[int, Sequence] = {}
         self.running: dict[int, Sequence] = {}
+        self._lent_s = 0.0  # what lanes behind the first may take of the next steps
 
     def add(self, sequence: Sequence) -> None:
         """Queues a sequence; one that could not run even alone is the caller's mistake."""
@@ -177,18 +182,32 @@ class StepScheduler:
         return sequence.key
 
     def _batch(self) -> tuple[tuple[Chunk, ...], Work, Work]:
-        """Every decode, then as much prefill of the first in order as the step has time for."""
+        """The first lane's decodes, then as much prefill of the first in order as the step has time
+        for. Lanes behind it take part with what they are lent; alone, a lane is the first."""
+        first = min((one.lane for one in self.running.values()), default=0)
         decodes = [one for one in self.running.values() if one.n_left == 1]
-        chunks = [self._chunk(one, 1) for one in decodes]
-        decoded, read = sum((self._work(one, 1) for one in decodes), NOTHING), NOTHING
-        decode_s = self.cost.seconds(decoded)
-        end_s = max(self.bounds.target_s, DISTURBANCE * decode_s) if chunks else ALONE_S
-        least = SMALLEST_CHUNK if chunks else TILE
-        most = self.bounds.n_mixed - len(chunks) if chunks else self.bounds.n_batch
+        of_first = [one for one in decodes if one.lane == first]
+        decoded = self._decoding(of_first)
+        lent_s, step_s = self._lent_s, self.cost.seconds(decoded)
+        taking = of_first
+        if len(decodes) > len(of_first):
+            all_s = self.cost.seconds(self._decoding(decodes))
+            if all_s - step_s <= lent_s:
+                lent_s -= all_s - step_s
+                taking, decoded = decodes, self._decoding(decodes)
+        chunks = [self._chunk(one, 1) for one in taking]
+        read, most, least = NOTHING, self.bounds.n_batch, TILE
+        end_s = ALONE_S
+        if chunks:
+            end_s = max(self.bounds.target_s, DISTURBANCE * self.cost.seconds(decoded))
+            most, least = self.bounds.n_mixed - len(chunks), SMALLEST_CHUNK
         for one in sorted((one for one in self.running.values() if one.n_left > 1), key=_order):
             if not self._find(one):
                 continue  # the rest comes with the next step: nothing of it is computed again
-            room_s = end_s - self.cost.seconds(decoded, read)
+            before_s = self.cost.seconds(decoded, read)
+            room_s = end_s - before_s
+            if one.lane > first:
+                room_s, least = min(room_s, lent_s), 0
             n_fitting = self.cost.tokens_within(room_s, one.n_done, self._n_used)
             n_fitting -= n_fitting % TILE if n_fitting > TILE else 0
             n_tokens = min(one.n_left, most, max(n_fitting, least))
@@ -197,7 +216,17 @@ class StepScheduler:
             read += self._work(one, n_tokens)
             chunks.append(self._chunk(one, n_tokens))
             least, most = 0, min(most, self.bounds.n_mixed) - n_tokens
+            took_s = self.cost.seconds(decoded, read) - before_s
+            if one.lane > first:
+                lent_s -= took_s
+            else:
+                step_s += took_s
+        is_shared = any(one.lane > first for one in self.running.values())
+        self._lent_s = lent_s + LENT * step_s if is_shared else 0.0
         return tuple(chunks), decoded, read
+
+    def _decoding(self, decodes: list[Sequence]) -> Work:
+        return sum((self._work(one, 1) for one in decodes), NOTHING)
 
     def _find(self, sequence: Sequence) -> bool:
         """Takes over the blocks that come next and are known; false if there may be more."""

@@ -9,14 +9,21 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from typing import Any, Final
 
+from tertulia.core.quota import in_units
 from tertulia.core.types import Entry, EventKind, Finish, Status, TokenIds, Turn
+
+# How long the log of an ended reply can be read, unless the settings say otherwise: who lost the
+# line is back by then, and from then on the row tells what it said.
+LOG_KEPT_S: Final = 600.0
 
 # status -> event -> next status. `docs/explanation/turn-protocol.md` draws it.
 TRANSITIONS: Final[Mapping[Status, Mapping[str, Status]]] = {
     Status.QUEUED: {
         "claim": Status.RUNNING,
+        "can": Status.COMPLETED,  # a ready reply, at the door
         "seize": Status.QUEUED,
         "stop": Status.STOPPED,
         "refuse": Status.REFUSED,
@@ -53,6 +60,15 @@ def next_status(status: Status, event: str) -> Status:
         raise ValueError(f"a {status} turn can't {event}") from None
 
 
+def thread_of(turn: Turn) -> str:
+    """What goes on from turn to turn, and whose cache can be forgotten: the conversation; what the
+    calls of a stateless chat have in common is whose it is, and what was said first."""
+    if turn.conversation_id is not None:
+        return turn.conversation_id
+    opening = next((one.content for one in turn.prompt if one.role != "system"), "")
+    return sha256(f"{turn.owner}\0{opening}".encode()).hexdigest()
+
+
 def pack_ids(ids: Sequence[int]) -> bytes:
     """Token ids as little-endian 32-bit integers."""
     packed = array("I", ids)
@@ -67,9 +83,15 @@ def unpack_ids(packed: bytes) -> TokenIds:
     return tuple(ids)
 
 
+# Made once: `json.dumps` with arguments makes an encoder at each call.
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+_TEXT_HEAD: Final = b'{"text":'
+
+
 def to_json(value: Mapping[str, Any]) -> bytes:
     """Compact JSON in UTF-8. CR and LF are escaped, so it is safe as one SSE `data` line."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    return _encode(value).encode()
 
 
 def meta_entry(seq: int, turn: Turn) -> Entry:
@@ -94,9 +116,7 @@ def meta_entry(seq: int, turn: Turn) -> Entry:
 
 def delta_entry(seq: int, text: str, ids: bytes) -> Entry:
     """Released text and the tokens it covers."""
-    return Entry(
-        seq, "delta", b'{"text":' + json.dumps(text, ensure_ascii=False).encode() + b"}", ids
-    )
+    return Entry(seq, "delta", _TEXT_HEAD + _encode(text).encode() + b"}", ids)
 
 
 def pause_entry(seq: int) -> Entry:
@@ -130,7 +150,8 @@ def terminal_entry(seq: int, turn: Turn) -> Entry:
         return Entry(seq, "fail", to_json(data))
     usage = {"input": turn.usage.input, "cached": turn.usage.cached, "output": turn.usage.output}
     finish = turn.finish or Finish.STOP
-    return Entry(seq, "done", to_json({"finish": finish, "usage": usage, "charged": turn.charged}))
+    charged = in_units(turn.charged)
+    return Entry(seq, "done", to_json({"finish": finish, "usage": usage, "charged": charged}))
 
 
 def stored_entries(turn: Turn) -> tuple[Entry, ...]:
@@ -145,7 +166,9 @@ def stored_entries(turn: Turn) -> tuple[Entry, ...]:
 
 
 def delta_text(entry: Entry) -> str:
-    """The text of a `delta`."""
+    """The text of a `delta`, cut out where nothing is escaped: a reply's end needs all of them."""
+    if b"\\" not in entry.data and entry.data.startswith(_TEXT_HEAD):
+        return entry.data[len(_TEXT_HEAD) + 1 : -2].decode()
     text: str = json.loads(entry.data)["text"]
     return text
 

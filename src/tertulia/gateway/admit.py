@@ -6,19 +6,24 @@ It counts, checks and reserves before anything is generated, and generates nothi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Final
+from typing import Final, Literal
 
-from tertulia.core.placement import AUTO
+from tertulia.core.canned import plainly
+from tertulia.core.choice import AUTO, Wish, is_served, pickable
+from tertulia.core.difficulty import Question
+from tertulia.core.ladder import Terms
 from tertulia.core.plans import Plan
-from tertulia.core.prompt import choose_context, exchanges_of
 from tertulia.core.types import (
+    HEAD,
     Admission,
     Admitted,
     BranchMessage,
-    Conversation,
+    BudgetExhausted,
+    Canned,
     KeyReused,
+    Lane,
     Missing,
     NewTurn,
     PromptMessage,
@@ -26,10 +31,20 @@ from tertulia.core.types import (
     Repeated,
     Sampling,
     Status,
+    TooManyRunning,
     User,
 )
+from tertulia.gateway.counting import (
+    TooLong,
+    count_text,
+    prompt_tokens_of,
+    vocabulary_for,
+)
 from tertulia.gateway.desk import Desk
-from tertulia.ports import Vocabulary
+from tertulia.gateway.footing import Place, fixed_tokens, version_for_new
+from tertulia.gateway.grading import graded
+from tertulia.gateway.stand import Stand, stand_of
+from tertulia.gateway.uncharged import uncharged_wait_s
 
 # A title until somebody gives a better one: the first words of the first message.
 _TITLE_CHARS = 60
@@ -69,7 +84,8 @@ class RegenerateAsk:
 
 @dataclass(frozen=True, slots=True)
 class StatelessAsk:
-    """Messages that come with the call, as in OpenAI's API; no conversation is kept."""
+    """Messages that come with the call, as in OpenAI's API, a temporary chat or a batch; no
+    conversation is kept."""
 
     messages: tuple[PromptMessage, ...]
     model: str
@@ -77,15 +93,21 @@ class StatelessAsk:
     body_sha: str
     sampling: Sampling = field(default_factory=Sampling)
     answer_tokens: int | None = None
+    kind: Literal["stateless", "line"] = "stateless"
 
 
 @dataclass(frozen=True, slots=True)
-class TooLong:
-    """The message does not fit: `count` of `unit` where `limit` are allowed."""
+class LineFull:
+    """Whoever joined now would wait longer than the plan allows: room is expected by then."""
 
-    limit: int
-    count: int
-    unit: str
+    retry_after_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class TooManyUncharged:
+    """Too many turns of this user ended at the door in the last minute."""
+
+    retry_after_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +117,15 @@ class NoSuchModel:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class NotPickable:
+    """The plan does not let its users ask for that model; `names` are those that they may."""
+
+    names: tuple[str, ...]
+
+
 Ask = MessageAsk | RegenerateAsk | StatelessAsk
-Answer = Admission | TooLong | NoSuchModel
+Answer = Admission | TooLong | NoSuchModel | NotPickable | LineFull | TooManyUncharged
 
 
 async def admit_turn(desk: Desk, user: User, ask: Ask) -> Answer:
@@ -105,42 +134,138 @@ async def admit_turn(desk: Desk, user: User, ask: Ask) -> Answer:
     if known is not None and known.status is not Status.FAILED:
         # The cheap way for a retry: no counting, no checks, no write.
         return Repeated(known) if known.body_sha == ask.body_sha else KeyReused()
-    if not _is_served(desk, ask.model):
-        return NoSuchModel(ask.model)
     plan = desk.plans[user.plan]
-    if isinstance(ask, MessageAsk):
-        made = await _message_turn(desk, user, plan, ask)
-    elif isinstance(ask, RegenerateAsk):
-        made = await _regenerate_turn(desk, user, plan, ask)
-    else:
-        made = await _stateless_turn(desk, user, plan, ask)
-    if not isinstance(made, NewTurn):
-        return made
-    answer = await desk.turns.admit(made, plan.limits)
-    if isinstance(answer, Admitted):
+    unpicked = pick_refused(desk, plan, ask.model)
+    if unpicked is not None:
+        return unpicked
+    # Before anything is counted: while there is no room, a refusal must cost next to nothing.
+    terms = desk.lookout.terms(plan)
+    stand = await stand_of(desk, terms, Wish(ask.model))
+    retry_after_s = await desk.line.refusal(
+        user.id, plan.lane, terms.starts_within_s, stand.awaited
+    )
+    if retry_after_s is not None:
+        if plan.lane.is_chat:
+            desk.lookout.refused(user.id)
+        ready = _ready_reply(desk, terms, ask) if known is None else None
+        if ready is None:
+            return LineFull(retry_after_s)
+        return await _store_ready(desk, user, terms, ask, ready) or LineFull(retry_after_s)
+    with desk.line.entering(plan.lane, stand.awaited):
+        answer = await _store_turn(desk, user, terms, ask, stand)
+    if isinstance(answer, Admitted) and answer.turn.status is Status.QUEUED:
+        desk.line.joined(plan.lane, answer.turn.awaited)
         desk.bell.ring("turns")
+        if plan.lane is Lane.PLUS:
+            desk.bell.ring("paid")
     return answer
 
 
-def _is_served(desk: Desk, name: str) -> bool:
-    return name == AUTO or any(name in (m.name, m.served) for m in desk.replicas.models())
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """A turn that could be stored, but for its grade and its place; `pinned` is the model that has
+    answered its conversation."""
+
+    turn: NewTurn
+    question: Question
+    pinned: str | None = None
+
+
+async def _store_turn(desk: Desk, user: User, terms: Terms, ask: Ask, stand: Stand) -> Answer:
+    counted = await _new_turn(desk, user, terms, ask)
+    if not isinstance(counted, _Counted):
+        return counted
+    if counted.turn.refusal is None:
+        again = await desk.refusals.again(counted.turn, terms.limits)
+        if again is not None:
+            return again
+    turn = await _graded_turn(desk, terms, counted, stand)
+    return await _admit(desk, terms, turn)
+
+
+async def _admit(desk: Desk, terms: Terms, turn: NewTurn) -> Answer:
+    if turn.refusal is not None or turn.canned is not None:
+        wait_s = await uncharged_wait_s(desk, turn.owner)
+        if wait_s is not None:
+            return TooManyUncharged(wait_s)
+    answer = await desk.turns.admit(turn, terms.limits)
+    if isinstance(answer, BudgetExhausted | TooManyRunning):
+        desk.refusals.remember(turn.owner)
+    return answer
+
+
+async def _graded_turn(desk: Desk, terms: Terms, counted: _Counted, stand: Stand) -> NewTurn:
+    """With its grade, where that decides (who asks for a model by its name has decided), and with
+    what it waits for, now that its conversation is known. What is refused needs neither."""
+    turn = counted.turn
+    if turn.refusal is not None:
+        return turn
+    difficulty = await graded(desk, counted.question) if turn.requested == AUTO else 0
+    easy = difficulty < desk.rules.small_below
+    wish = Wish(turn.requested, counted.pinned, easy=easy)
+    stand = await stand_of(desk, terms, wish, entering=stand)
+    return replace(turn, difficulty=difficulty, awaited=stand.awaited, lowered=stand.lowered)
+
+
+def _ready_reply(desk: Desk, terms: Terms, ask: Ask) -> str | None:
+    """The reply that is ready for exactly this question, if the ladder may give one."""
+    if not terms.may_be_canned or not desk.canned:
+        return None
+    if isinstance(ask, MessageAsk):
+        return desk.canned.get(plainly(ask.content))
+    if isinstance(ask, StatelessAsk) and [m.role for m in ask.messages] == ["user"]:
+        return desk.canned.get(plainly(ask.messages[0].content))
+    return None  # who wants another reply to the same question does not want this one
+
+
+async def _store_ready(desk: Desk, user: User, terms: Terms, ask: Ask, ready: str) -> Answer | None:
+    """The turn with its reply, final at once and for nothing; None where it goes on with something
+    said before, which nobody can have thought of."""
+    counted = await _new_turn(desk, user, terms, ask)
+    if not isinstance(counted, _Counted) or counted.turn.parent_id is not None:
+        return None
+    reply = Canned(ready, len(desk.vocabulary(ask.model).encode(ready)))
+    # What the ladder did to the answer that there is none of now need not be told.
+    return await _admit(desk, terms, replace(counted.turn, notices=(), canned=reply))
+
+
+async def _new_turn(desk: Desk, user: User, terms: Terms, ask: Ask) -> _Counted | TooLong | Missing:
+    if isinstance(ask, MessageAsk):
+        return await _message_turn(desk, user, terms, ask)
+    if isinstance(ask, RegenerateAsk):
+        return await _regenerate_turn(desk, user, terms, ask)
+    return await _stateless_turn(desk, user, terms, ask)
+
+
+def pick_refused(desk: Desk, plan: Plan, name: str) -> NoSuchModel | NotPickable | None:
+    """Why a user of this plan can't ask for the model `name`; None if it may be asked for."""
+    models = desk.replicas.models()
+    names = pickable(models, plan.models)
+    if name in names:
+        return None
+    return NotPickable(names) if is_served(name, models) else NoSuchModel(name)
 
 
 async def _message_turn(
-    desk: Desk, user: User, plan: Plan, ask: MessageAsk
-) -> NewTurn | TooLong | Missing:
-    conversation = await desk.conversations.get(user.id, ask.conversation_id)
-    if conversation is None:
+    desk: Desk, user: User, terms: Terms, ask: MessageAsk
+) -> _Counted | TooLong | Missing:
+    plan = terms.plan
+    leaf = HEAD if isinstance(ask.parent_id, Unset) else ask.parent_id
+    branch = await desk.messages.branch(user.id, ask.conversation_id, leaf)
+    if branch is None:
         return Missing()
-    parent = conversation.head_message_id if isinstance(ask.parent_id, Unset) else ask.parent_id
-    vocabulary = _vocabulary(desk, ask.model, conversation)
-    fixed = await _fixed_tokens(desk, vocabulary, conversation)
-    counted = _count(desk, plan, vocabulary, ask.content, fixed)
+    vocabulary = vocabulary_for(desk, ask.model, branch)
+    place = Place(user.id, ask.conversation_id, branch)
+    fixed = await fixed_tokens(desk, place, vocabulary)
+    counted = count_text(desk, plan, vocabulary, ask.content, fixed)
     if isinstance(counted, TooLong):
         return counted
-    branch = await desk.messages.branch(user.id, conversation.id, parent) if parent else ()
     new = BranchMessage("", "user", Status.COMPLETED, counted, vocabulary.name)
-    return NewTurn(
+    answer_tokens, notices = terms.shortened(plan.answer_tokens)
+    path = [*branch.messages, new]
+    prompt_tokens = await prompt_tokens_of(desk, plan, place, vocabulary, path, fixed)
+    question = Question(ask.content, counted, prompt_tokens)
+    turn = NewTurn(
         owner=user.id,
         key=ask.key,
         body_sha=ask.body_sha,
@@ -149,33 +274,39 @@ async def _message_turn(
         reply_id=desk.new_id("m"),
         plan=plan.name,
         requested=ask.model,
-        answer_tokens=plan.answer_tokens,
-        prompt_tokens=_prompt_tokens(plan, vocabulary, [*branch, new], fixed),
+        answer_tokens=answer_tokens,
+        notices=notices,
+        prompt_tokens=prompt_tokens,
         sampling=ask.sampling,
-        conversation_id=conversation.id,
-        parent_id=parent,
+        conversation_id=ask.conversation_id,
+        parent_id=branch.leaf,
         content=ask.content,
         content_tokens=counted,
         tokenizer=vocabulary.name,
         title=_title(ask.content),
         refusal=await _refusal(desk, ask.content),
     )
+    return _Counted(turn, question, branch.model)
 
 
 async def _regenerate_turn(
-    desk: Desk, user: User, plan: Plan, ask: RegenerateAsk
-) -> NewTurn | Missing:
+    desk: Desk, user: User, terms: Terms, ask: RegenerateAsk
+) -> _Counted | Missing:
+    plan = terms.plan
     reply = await desk.messages.find(user.id, ask.message_id)
     if reply is None or reply.role != "assistant" or reply.parent_id is None:
         return Missing()
-    conversation = await desk.conversations.get(user.id, reply.conversation_id)
+    branch = await desk.messages.branch(user.id, reply.conversation_id, reply.parent_id)
     asked = await desk.messages.find(user.id, reply.parent_id)
-    if conversation is None or asked is None:
+    if branch is None or asked is None:
         return Missing()
-    vocabulary = _vocabulary(desk, ask.model, conversation)
-    branch = await desk.messages.branch(user.id, conversation.id, asked.id)
-    fixed = await _fixed_tokens(desk, vocabulary, conversation)
-    return NewTurn(
+    vocabulary = vocabulary_for(desk, ask.model, branch)
+    place = Place(user.id, reply.conversation_id, branch)
+    fixed = await fixed_tokens(desk, place, vocabulary)
+    answer_tokens, notices = terms.shortened(plan.answer_tokens)
+    prompt_tokens = await prompt_tokens_of(desk, plan, place, vocabulary, branch.messages, fixed)
+    question = Question(asked.content, asked.tokens, prompt_tokens, "again")
+    turn = NewTurn(
         owner=user.id,
         key=ask.key,
         body_sha=ask.body_sha,
@@ -184,87 +315,68 @@ async def _regenerate_turn(
         reply_id=desk.new_id("m"),
         plan=plan.name,
         requested=ask.model,
-        answer_tokens=plan.answer_tokens,
-        prompt_tokens=_prompt_tokens(plan, vocabulary, branch, fixed),
+        answer_tokens=answer_tokens,
+        notices=notices,
+        prompt_tokens=prompt_tokens,
         sampling=Sampling(),
-        conversation_id=conversation.id,
+        conversation_id=reply.conversation_id,
         parent_id=asked.parent_id,
         tokenizer=vocabulary.name,
         refusal=await _refusal(desk, asked.content),
     )
+    return _Counted(turn, question, branch.model)
 
 
 async def _stateless_turn(
-    desk: Desk, user: User, plan: Plan, ask: StatelessAsk
-) -> NewTurn | TooLong:
-    vocabulary = _vocabulary(desk, ask.model, None)
+    desk: Desk, user: User, terms: Terms, ask: StatelessAsk
+) -> _Counted | TooLong:
+    plan = terms.plan
+    vocabulary = vocabulary_for(desk, ask.model, None)
     size = sum(len(m.content.encode()) for m in ask.messages)
     if size > desk.rules.body_bytes:
         return TooLong(desk.rules.body_bytes, size, "bytes")
     messages = ask.messages
     if messages[0].role != "system":
-        messages = (PromptMessage("system", desk.rules.system_prompt), *messages)
+        # By its owner: each of his calls that begins alike finds the same prefix.
+        version = await version_for_new(desk, user.id)
+        system = await desk.conversations.prompt_text(version) or ""
+        messages = (PromptMessage("system", system), *messages)
     fixed, per_message = vocabulary.cost
-    tokens = fixed + sum(len(vocabulary.encode(m.content)) + per_message for m in messages)
+    counts = [len(vocabulary.encode(m.content)) for m in messages]
+    tokens = fixed + sum(counts) + per_message * len(counts)
     limit = plan.room_for_text(vocabulary.window, fixed_tokens=0)
     if tokens > limit:
         return TooLong(limit, tokens, "tokens")
     said = "\n".join(m.content for m in ask.messages if m.role == "user")
-    return NewTurn(
+    wanted_tokens = plan.answer_tokens if ask.answer_tokens is None else ask.answer_tokens
+    answer_tokens, notices = terms.shortened(wanted_tokens)
+    turn = NewTurn(
         owner=user.id,
         key=ask.key,
         body_sha=ask.body_sha,
-        kind="stateless",
+        kind=ask.kind,
         reply_id=desk.new_id("m"),
         plan=plan.name,
         requested=ask.model,
-        answer_tokens=_answer_tokens(plan, ask.answer_tokens),
+        answer_tokens=answer_tokens,
+        notices=notices,
         prompt_tokens=tokens,
         sampling=ask.sampling,
         prompt=messages,
         tokenizer=vocabulary.name,
         refusal=await _refusal(desk, said),
     )
+    return _Counted(turn, _newest(messages, counts, tokens))
 
 
-def _vocabulary(desk: Desk, model: str, conversation: Conversation | None) -> Vocabulary:
-    """The vocabulary that will most likely answer; the worker counts again with the real one."""
-    pinned = conversation.model if conversation is not None else None
-    return desk.vocabulary(pinned if model == AUTO and pinned else model)
-
-
-def _count(
-    desk: Desk, plan: Plan, vocabulary: Vocabulary, content: str, fixed: int
-) -> int | TooLong:
-    """The message's tokens. Sizes are refused by bytes first: counting 50 MB would be an attack."""
-    size = len(content.encode())
-    if size > desk.rules.message_bytes:
-        return TooLong(desk.rules.message_bytes, size, "bytes")
-    tokens = len(vocabulary.encode(content))
-    limit = plan.room_for_text(vocabulary.window, fixed_tokens=fixed)
-    return tokens if tokens <= limit else TooLong(limit, tokens, "tokens")
-
-
-async def _fixed_tokens(desk: Desk, vocabulary: Vocabulary, conversation: Conversation) -> int:
-    """What every prompt of this conversation holds beside its messages."""
-    system = await desk.conversations.prompt_text(conversation.prompt_version) or ""
-    fixed, per_message = vocabulary.cost
-    return fixed + per_message + len(vocabulary.encode(system))
-
-
-def _prompt_tokens(
-    plan: Plan, vocabulary: Vocabulary, branch: Sequence[BranchMessage], fixed: int
-) -> int:
-    """The worst case to reserve for the prompt of this branch."""
-    window = plan.window_on(vocabulary.window)
-    room = window - plan.answer_tokens - fixed
-    _, per_message = vocabulary.cost
-    context = choose_context(exchanges_of(branch, per_message_tokens=per_message), room_tokens=room)
-    return min(fixed + context.tokens, window)
-
-
-def _answer_tokens(plan: Plan, asked: int | None) -> int:
-    return plan.answer_tokens if asked is None else min(asked, plan.answer_tokens)
+def _newest(
+    messages: Sequence[PromptMessage], counts: Sequence[int], prompt_tokens: int
+) -> Question:
+    """What was last asked: a program may end with instructions or with half an answer."""
+    for message, tokens in zip(reversed(messages), reversed(counts), strict=True):
+        if message.role == "user":
+            return Question(message.content, tokens, prompt_tokens)
+    return Question("", 0, prompt_tokens)
 
 
 async def _refusal(desk: Desk, text: str) -> Refusal | None:

@@ -18,20 +18,31 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from tertulia import __version__
 from tertulia.gateway.accounts import accounts
 from tertulia.gateway.admin import admin
+from tertulia.gateway.batches import batches
 from tertulia.gateway.bodies import field_problem
+from tertulia.gateway.branches import branches
 from tertulia.gateway.conversations import conversations
 from tertulia.gateway.desk import Desk
+from tertulia.gateway.exports import exports
+from tertulia.gateway.files import files
 from tertulia.gateway.following import come_back, is_resume
 from tertulia.gateway.front import Front, open_front
 from tertulia.gateway.headers import SafeHeaders
 from tertulia.gateway.hosts import KnownHosts
+from tertulia.gateway.importfile import import_bytes
+from tertulia.gateway.imports import imports
+from tertulia.gateway.instructions import instructions
 from tertulia.gateway.intake import Intake
-from tertulia.gateway.messages import messages
-from tertulia.gateway.openai import openai
+from tertulia.gateway.messages import asking, messages
+from tertulia.gateway.openai import completing, openai
 from tertulia.gateway.ops import ops
 from tertulia.gateway.page import BuiltPage
 from tertulia.gateway.problems import PASSING, Problem, not_found, problem_response
+from tertulia.gateway.prompts import prompts
+from tertulia.gateway.shares import shares
 from tertulia.gateway.signin import signin
+from tertulia.gateway.temporary import temporary
+from tertulia.gateway.uploads import upload_bytes
 from tertulia.ports import StoreFull, StoreUnavailable
 
 _log = structlog.get_logger(__name__)
@@ -39,6 +50,27 @@ _log = structlog.get_logger(__name__)
 _STORE_RETRY_S = 2
 # A full disk is not emptied in two seconds.
 _FULL_RETRY_S = 30
+# First what is asked most.
+_ROUTERS = (
+    asking,
+    completing,
+    messages,
+    openai,
+    conversations,
+    branches,
+    temporary,
+    shares,
+    signin,
+    accounts,
+    instructions,
+    exports,
+    imports,
+    files,
+    batches,
+    admin,
+    prompts,
+    ops,
+)
 _API_PATHS = ("/v1/", "/livez", "/readyz", "/metrics", "/openapi.json")
 
 
@@ -46,7 +78,12 @@ def create_app(desk: Desk, *, page: ASGIApp | None = None) -> ASGIApp:
     """The whole application; `page` stands in for the built one."""
     front = open_front(desk)
     api = _api(front)
-    guarded = Intake(_Split(api, page or BuiltPage()), desk.rules.body_bytes)
+    split = _Split(api, page or BuiltPage())
+    uploads = {
+        "/v1/files": upload_bytes(desk.rules.batches),
+        "/v1/imports": import_bytes(desk.rules.imports),
+    }
+    guarded = Intake(split, desk.rules.body_bytes, uploads)
     return SafeHeaders(_LastResort(KnownHosts(guarded, desk.rules.hosts)))
 
 
@@ -85,8 +122,10 @@ def _api(front: Front) -> FastAPI:
         redirect_slashes=False,
     )
     api.state.front = front
-    for router in (signin, accounts, conversations, messages, openai, admin, ops):
-        api.include_router(router)
+    # As routes of its own: FastAPI walks twice through the routes of each router that is included,
+    # for every call.
+    for router in _ROUTERS:
+        api.router.routes.extend(router.routes)
     api.add_exception_handler(Problem, _on_problem)
     api.add_exception_handler(RequestValidationError, _on_invalid)
     api.add_exception_handler(StoreUnavailable, _on_store)
@@ -95,8 +134,15 @@ def _api(front: Front) -> FastAPI:
     return api
 
 
-def _on_problem(request: Request, error: Exception) -> Response:
-    problem = cast("Problem", error)
+# Coroutines all of them: a plain function would be given to another thread for each refusal, which
+# costs more than the refusal.
+
+
+async def _on_problem(request: Request, error: Exception) -> Response:
+    return _answer(request, cast("Problem", error))
+
+
+def _answer(request: Request, problem: Problem) -> Response:
     front: Front = request.app.state.front
     front.figures.refused(problem.code)
     if is_resume(request) and problem.code in PASSING | {"budget_exhausted"}:
@@ -104,36 +150,34 @@ def _on_problem(request: Request, error: Exception) -> Response:
     return problem_response(problem, request.url.path)
 
 
-def _on_invalid(request: Request, error: Exception) -> Response:
+async def _on_invalid(request: Request, error: Exception) -> Response:
     details: list[Any] = list(cast("RequestValidationError", error).errors())
-    return _on_problem(request, field_problem(details))
+    return _answer(request, field_problem(details))
 
 
-def _on_store(request: Request, error: Exception) -> Response:
+async def _on_store(request: Request, error: Exception) -> Response:
     if isinstance(error, StoreFull):
         sentence = "The disk is full: nothing new can be kept until there is room again."
         full = Problem("store_unavailable", sentence, retry_after_s=_FULL_RETRY_S)
-        return _on_problem(request, full)
+        return _answer(request, full)
     sentence = "The store can't be reached just now; nothing was changed."
-    return _on_problem(
-        request, Problem("store_unavailable", sentence, retry_after_s=_STORE_RETRY_S)
-    )
+    return _answer(request, Problem("store_unavailable", sentence, retry_after_s=_STORE_RETRY_S))
 
 
-def _on_http(request: Request, error: Exception) -> Response:
+async def _on_http(request: Request, error: Exception) -> Response:
     known = cast("HTTPException", error)
     if known.status_code == 405:
         allowed = dict(known.headers or {})
         sentence = "This address does not take this method."
-        return _on_problem(request, Problem("method_not_allowed", sentence, headers=allowed))
+        return _answer(request, Problem("method_not_allowed", sentence, headers=allowed))
     if known.status_code == 404:
-        return _on_problem(request, not_found())
+        return _answer(request, not_found())
     sentence = "The request can't be read."
-    return _on_problem(request, Problem("invalid_request", sentence, status=known.status_code))
+    return _answer(request, Problem("invalid_request", sentence, status=known.status_code))
 
 
-def _on_unknown(request: Request, _error: Exception) -> Response:
-    return _on_problem(request, Problem("internal", "Something went wrong here; try again."))
+async def _on_unknown(request: Request, _error: Exception) -> Response:
+    return _answer(request, Problem("internal", "Something went wrong here; try again."))
 
 
 def _place_of(error: Exception) -> str:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from typing import Annotated, Final
+from typing import Annotated, Final, Protocol
 
 from fastapi import Depends, Security
 from fastapi.security import HTTPBearer
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from tertulia.core.types import ApiKey, User
@@ -20,12 +20,21 @@ from tertulia.gateway.desk import Desk, GatewayRules
 from tertulia.gateway.front import AtFront
 from tertulia.gateway.origin import demand_same_origin
 from tertulia.gateway.problems import Problem
+from tertulia.ports import Clock, NewId
 
 KEY_PREFIX: Final = "tk_"
 # Longer than any secret of ours: it need not be hashed to know that it is none.
 _SECRET_CHARS = 200
 
-_SHOW_BEARER = HTTPBearer(auto_error=False, scheme_name="apiKey", description="An API key.")
+
+class _ShownBearer(HTTPBearer):
+    """Stands in the OpenAPI document alone: `who` reads the header itself."""
+
+    async def __call__(self, request: HTTPConnection) -> None:  # noqa: ARG002  # it overrides one
+        return None
+
+
+_SHOW_BEARER = _ShownBearer(scheme_name="apiKey", description="An API key.")
 
 
 async def who(
@@ -38,10 +47,15 @@ async def who(
     else:
         caller = await _by_session(front.desk, session_token(request, front.desk.rules))
     if caller is None:
-        raise Problem("unauthenticated", "Sign in, or send a valid API key.")
+        raise nobody()
     if caller.session is not None:
         demand_same_origin(request)
     return caller
+
+
+def nobody() -> Problem:
+    """For a credential that is none, or is none any more."""
+    return Problem("unauthenticated", "Sign in, or send a valid API key.")
 
 
 Asking = Annotated[Caller, Depends(who)]
@@ -79,13 +93,6 @@ async def close_session(desk: Desk, request: Request) -> None:
         await desk.sessions.close(token_hash=secret_hash(token))
 
 
-async def still_valid(desk: Desk, caller: Caller) -> bool:
-    """Whether the credential still counts: a stream outlives the request that it began with."""
-    if caller.session is not None:
-        return await desk.sessions.find(caller.credential) is not None
-    return await desk.api_keys.by_secret(caller.credential) is not None
-
-
 def cookie_name(rules: GatewayRules) -> str:
     """`__Host-` ties the cookie to this host and to TLS; without TLS browsers refuse that name."""
     return "__Host-tertulia_session" if rules.secure_cookies else "tertulia_session"
@@ -97,7 +104,16 @@ def session_token(request: Request, rules: GatewayRules) -> str | None:
     return token if token and len(token) <= _SECRET_CHARS else None
 
 
-def new_key(desk: Desk, user: User, name: str) -> tuple[ApiKey, str]:
+class Minting(Protocol):
+    """What a new key needs: a name and a date."""
+
+    @property
+    def new_id(self) -> NewId: ...
+    @property
+    def clock(self) -> Clock: ...
+
+
+def new_key(desk: Minting, user: User, name: str) -> tuple[ApiKey, str]:
     """A key, not stored yet, and its secret, which is never stored."""
     secret = KEY_PREFIX + secrets.token_urlsafe(32)
     key = ApiKey(

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from tertulia.core.turn import to_json
 from tertulia.core.types import Entry, Turn
+from tertulia.gateway.line import Place
 from tertulia.gateway.problems import CODES, Problem, openai_error
 
 _DONE: Final = b"data: [DONE]\n\n"
@@ -44,6 +45,10 @@ class ChunkRender:
         """What was sent can't be taken back here: then the stream has failed."""
         return self.broken() if self._has_text else b": %b\n\n" % reason.encode()
 
+    def place(self, place: Place) -> bytes:
+        """A comment: clients would take an event of another name for a chunk."""
+        return b": queue position=%d wait=%ds\n\n" % (place.position, place.wait_s)
+
     def broken(self) -> bytes:
         if self._is_over:
             return b""
@@ -57,7 +62,8 @@ class ChunkRender:
         data = json.loads(entry.data)
         if entry.kind == "meta":
             self._begin_with(data["model"] or data["requested"])
-            return self._chunk({"role": "assistant", "content": ""}, None)
+            delta = {"role": "assistant", "content": ""}
+            return self._chunk(delta, None, tertulia=chosen_json(data))
         if entry.kind == "refusal":
             return self._chunk({"refusal": data["text"]}, None)
         if entry.kind == "done":
@@ -87,9 +93,9 @@ class ChunkRender:
         whole = self._chunk({"content": mark}, None)
         self._text_before, self._text_after = whole.split(json.dumps(mark).encode())
 
-    def _chunk(self, delta: Mapping[str, Any], finish: str | None) -> bytes:
+    def _chunk(self, delta: Mapping[str, Any], finish: str | None, **more: Any) -> bytes:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
-        chunk: dict[str, Any] = {**self._head(), "choices": [choice]}
+        chunk: dict[str, Any] = {**self._head(), "choices": [choice], **more}
         if self._with_usage:
             chunk["usage"] = None
         return b"data: %b\n\n" % to_json(chunk)
@@ -106,6 +112,11 @@ class ChunkRender:
 def completion_id(turn: Turn) -> str:
     """The reply's id as OpenAI's clients know it."""
     return f"chatcmpl-{turn.reply_id}"
+
+
+def chosen_json(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """Why this model answered, for programs that want to know; OpenAI has no word for it."""
+    return {name: meta[name] for name in ("requested", "reason", "notices")}
 
 
 def usage_json(usage: Mapping[str, int]) -> dict[str, Any]:

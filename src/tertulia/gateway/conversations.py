@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from typing import Annotated, Any
+from unicodedata import category
 
 from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from tertulia.core.deletions import DELETIONS_BELL
 from tertulia.core.types import Conversation
 from tertulia.gateway.auth import Asking
 from tertulia.gateway.bodies import Body, clean_text, read_body, schema_of
 from tertulia.gateway.desk import Desk
+from tertulia.gateway.footing import version_for_new
 from tertulia.gateway.front import AtFront
 from tertulia.gateway.moments import rfc3339
 from tertulia.gateway.problems import invalid, not_found
@@ -46,9 +49,11 @@ async def create(request: Request, caller: Asking, front: AtFront) -> JSONRespon
     key = idempotency_key(request)
     body = await read_body(request, NewConversation, empty=b"{}")
     desk, owner = front.desk, caller.user.id
-    made = await desk.conversations.create(
-        owner, desk.new_id("c"), key=key, prompt_version=desk.rules.prompt_version
-    )
+    conversation_id = desk.new_id("c")
+    version = await version_for_new(desk, conversation_id)
+    made = await desk.conversations.create(owner, conversation_id, key=key, prompt_version=version)
+    if made.id == conversation_id:
+        desk.figures.begun(version)
     if body.title and not made.title:
         made = await desk.conversations.change(owner, made.id, {"title": body.title}) or made
     return JSONResponse(conversation_json(made), 201, {"Location": f"/v1/conversations/{made.id}"})
@@ -63,15 +68,19 @@ async def list_(
     q: Annotated[str, Query(max_length=200)] = "",
     archived: bool = False,
 ) -> JSONResponse:
-    """Newest first, pinned ones before all; `nextCursor` leads to the next page."""
-    clean_text(q, "q")
+    """Newest first, pinned ones before all; `nextCursor` leads to the next page.
+
+    A search may find fewer than `limit` and still lead on: each looks through a part of the list.
+    """
+    if any(category(letter) == "Cc" for letter in clean_text(q, "q")):
+        raise invalid("q", "The field q holds a control character.")
     try:
         page = await front.desk.conversations.list(
             caller.user.id, cursor=cursor, limit=limit, query=q, archived=archived
         )
     except ValueError:
         raise invalid("cursor", "This cursor was not made here.") from None
-    items = [conversation_json(item) for item in page.items]
+    items = [_listed(item) for item in page.items]
     return JSONResponse({"items": items, "nextCursor": page.next_cursor})
 
 
@@ -109,12 +118,14 @@ async def change(
     "/{conversation_id}", summary="Delete a conversation for good", status_code=204
 )
 async def delete(conversation_id: str, caller: Asking, front: AtFront) -> Response:
-    """Stops its running replies, then deletes every copy; whoever still writes is refused."""
+    """Stops its running replies, then deletes it; whoever still writes is refused. The copies in
+    caches and on the disk are reached within the next minutes."""
     desk, owner = front.desk, caller.user.id
     if await desk.conversations.get(owner, conversation_id) is None:
         raise not_found()
     await _stop_replies(desk, owner, conversation_id)
     await desk.conversations.delete(owner, conversation_id)
+    desk.bell.ring(DELETIONS_BELL)
     return Response(status_code=204)
 
 
@@ -129,6 +140,13 @@ def conversation_json(conversation: Conversation) -> dict[str, Any]:
         "updatedAt": rfc3339(conversation.updated_at),
         "activeMessageId": conversation.active_message_id,
     }
+
+
+def _listed(conversation: Conversation) -> dict[str, Any]:
+    listed = conversation_json(conversation)
+    if conversation.snippet is not None:
+        listed["snippet"] = conversation.snippet._asdict()
+    return listed
 
 
 async def _stop_replies(desk: Desk, owner: str, conversation_id: str) -> None:

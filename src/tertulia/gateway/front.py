@@ -1,10 +1,12 @@
-"""What one gateway process keeps for itself between requests: counters and memories, all bounded.
+"""What one gateway process keeps for itself between requests: figures and memories, all bounded,
+and the limits on tries that it shares with the others.
 
 Nothing here is the truth about anything; a restart loses it and nobody notices.
 """
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -23,32 +25,56 @@ class Front:
     """One process's reception: the desk behind it and what it remembers about its visitors."""
 
     desk: Desk
-    figures: Figures
     passwords: Passwords
     logins_by_name: Throttle
     logins_by_address: Throttle
     registrations: Throttle
+    exports: Throttle
+    imports: Throttle
+    wrong_links: Throttle
     retries: Retries
+    # Exports of everybody copy one conversation at a time.
+    copying: asyncio.Lock
+
+    @property
+    def figures(self) -> Figures:
+        """This gateway's counters."""
+        return self.desk.figures
 
 
 def open_front(desk: Desk) -> Front:
     """A front with empty memories."""
     return Front(
         desk=desk,
-        figures=Figures(),
         passwords=Passwords(),
         # Ten guesses in five minutes are plenty for a person and useless against ten characters.
-        logins_by_name=Throttle(desk.clock, allowed=10, window_s=300.0),
-        # An office behind one address signs in more often than one person does.
-        logins_by_address=Throttle(desk.clock, allowed=300, window_s=300.0),
+        logins_by_name=_throttle(desk, "logins-by-name", allowed=10, window_s=300.0),
+        # Only wrong ones count: an office behind one address signs in as often as it likes, and
+        # mistypes more often than one person does.
+        logins_by_address=_throttle(desk, "logins-by-address", allowed=300, window_s=300.0),
         # Each account brings a budget with it: an address can't make them without end (S-37).
-        registrations=Throttle(desk.clock, allowed=60, window_s=3600.0),
+        registrations=_throttle(desk, "registrations", allowed=60, window_s=3600.0),
+        # Each reads all that its owner has ever said, or takes hundreds of megabytes in. Nobody
+        # needs it often, but somebody who tries things out needs it some times in a row.
+        exports=_throttle(desk, "exports", allowed=10, window_s=3600.0),
+        imports=_throttle(desk, "imports", allowed=20, window_s=3600.0),
+        # Nobody guesses 256 bits: this bounds what trying costs us. As with sign-ins, an office
+        # behind one address opens as many right ones as it likes.
+        wrong_links=_throttle(desk, "wrong-links", allowed=300, window_s=300.0),
         retries=Retries(desk.clock),
+        copying=asyncio.Lock(),
     )
 
 
-def front_of(request: Request) -> Front:
-    """The front that `create_app` put on the application."""
+def _throttle(desk: Desk, what: str, *, allowed: int, window_s: float) -> Throttle:
+    return Throttle(desk.counters, desk.new_id, what, allowed=allowed, window_s=window_s)
+
+
+async def front_of(request: Request) -> Front:
+    """The front that `create_app` put on the application.
+
+    It waits for nothing, but FastAPI takes a plain function to a thread.
+    """
     front: Front = request.app.state.front
     return front
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Query
@@ -11,20 +12,23 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from tertulia.core.turn import text_so_far
-from tertulia.core.types import Message, Turn
+from tertulia.core.types import HEAD, Message, Turn
 from tertulia.gateway.admit import UNSET, MessageAsk, RegenerateAsk
 from tertulia.gateway.auth import Asking
 from tertulia.gateway.bodies import Body, body_sha, read_body, schema_of
 from tertulia.gateway.desk import Desk
 from tertulia.gateway.follow import Ahead, Finished, resume_point
-from tertulia.gateway.following import demand_room, resumed_stream
+from tertulia.gateway.following import resumed_stream, seat_for
 from tertulia.gateway.front import AtFront
+from tertulia.gateway.leanroute import LeanRoute
 from tertulia.gateway.moments import rfc3339
 from tertulia.gateway.problems import Problem, invalid, not_found
 from tertulia.gateway.stop import stop_reply
 from tertulia.gateway.turnposts import answer_post, demand_key
+from tertulia.ports import StoreUnavailable
 
 messages = APIRouter(prefix="/v1", tags=["messages"])
+asking = APIRouter(prefix="/v1", tags=["messages"], route_class=LeanRoute)
 
 _EVENT_ID = re.compile(r"[0-9]{1,10}\Z")
 
@@ -55,19 +59,30 @@ async def page(
     conversation_id: str,
     caller: Asking,
     front: AtFront,
+    branch: Annotated[str | None, Query(max_length=100)] = None,
     before: Annotated[str | None, Query(max_length=100)] = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 100,
 ) -> JSONResponse:
-    """The newest messages before `before`, oldest first; a running reply with its text so far."""
-    desk = front.desk
-    found = await desk.messages.page(caller.user.id, conversation_id, before=before, limit=limit)
+    """The newest messages before `before`, oldest first; a running reply with its text so far.
+
+    With `branch` those of one branch alone: the one shown (`head`), or the one that leads through a
+    message to the leaf at which it was last shown.
+    """
+    desk, owner = front.desk, caller.user.id
+    if branch is None:
+        found = await desk.messages.page(owner, conversation_id, before=before, limit=limit)
+    else:
+        through = HEAD if branch == HEAD.value else branch
+        found = await desk.branches.page(
+            owner, conversation_id, through=through, before=before, limit=limit
+        )
     if found is None:
         raise not_found()
     items = [await message_json(desk, message) for message in found.items]
     return JSONResponse({"items": items, "nextBefore": found.next_cursor})
 
 
-@messages.post(
+@asking.post(
     "/conversations/{conversation_id}/messages",
     summary="Send a message and get a reply",
     openapi_extra=schema_of(NewMessage),
@@ -87,7 +102,7 @@ async def post(request: Request, conversation_id: str, caller: Asking, front: At
     return await answer_post(request, front, caller, ask)
 
 
-@messages.post(
+@asking.post(
     "/messages/{message_id}/regenerate",
     summary="Make a further reply to the same question",
     openapi_extra=schema_of(Again),
@@ -155,18 +170,22 @@ async def stream(
     if isinstance(point, Ahead):
         sentence = f"The newest event is {point.last}."
         raise Problem("event_id_ahead", sentence, more={"lastEventId": point.last})
-    demand_room(desk, caller)
-    return resumed_stream(desk, caller, turn, point)
+    async with seat_for(desk, caller) as seat:
+        return resumed_stream(desk, caller, turn, point, seat)
 
 
 async def message_json(desk: Desk, message: Message) -> dict[str, Any]:
     """A message as clients show it. A reply in progress has its text and last id from one view."""
     content, last_event_id = message.content, message.last_event_id
     if not message.status.is_final:
-        view = await desk.log.read(message.id, 0)
+        try:
+            view = await desk.log.read(message.id, 0)
+        except StoreUnavailable:
+            view = None  # the rest of the conversation can be read all the same
         content = text_so_far(view.entries) if view is not None else ""
         last_event_id = view.last if view is not None else 0
     failure = message.failure
+    version = {} if message.version is None else {"version": asdict(message.version)}
     return {
         "id": message.id,
         "parentId": message.parent_id,
@@ -189,6 +208,7 @@ async def message_json(desk: Desk, message: Message) -> dict[str, Any]:
             "retryable": failure.retryable,
         },
         "lastEventId": last_event_id,
+        **version,
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -11,10 +11,11 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tertulia.core.placement import AUTO
+from tertulia.core.choice import AUTO, pickable
+from tertulia.core.plans import Plan
 from tertulia.core.types import Entry, ModelState, Turn
-from tertulia.gateway.admit import StatelessAsk
-from tertulia.gateway.auth import Asking
+from tertulia.gateway.admit import NoSuchModel, StatelessAsk, pick_refused
+from tertulia.gateway.auth import Asking, nobody
 from tertulia.gateway.bodies import read_body, schema_of
 from tertulia.gateway.caller import Caller
 from tertulia.gateway.chatbody import (
@@ -28,22 +29,29 @@ from tertulia.gateway.chunks import (
     FINISHES,
     ChunkRender,
     abandoned,
+    chosen_json,
     completion_id,
     failure_problem,
     usage_json,
 )
+from tertulia.gateway.desk import Desk
 from tertulia.gateway.follow import Gone, Reset, follow_answer
-from tertulia.gateway.following import demand_room, new_stream
+from tertulia.gateway.following import new_stream, seat_for
 from tertulia.gateway.front import AtFront, Front
-from tertulia.gateway.problems import Problem, invalid
+from tertulia.gateway.leanroute import LeanRoute
+from tertulia.gateway.line import Place
+from tertulia.gateway.problems import Problem, invalid, not_pickable
+from tertulia.gateway.streams import Seat
 from tertulia.gateway.turnposts import idempotency_key, take_turn
+from tertulia.ports import StoreUnavailable
 
 openai = APIRouter(prefix="/v1", tags=["openai"])
+completing = APIRouter(prefix="/v1", tags=["openai"], route_class=LeanRoute)
 
 _RETRY_HEADER = "x-stainless-retry-count"
 
 
-@openai.post(
+@completing.post(
     "/chat/completions",
     summary="Chat completion in OpenAI's form",
     openapi_extra=schema_of(ChatBody),
@@ -52,28 +60,29 @@ async def complete(request: Request, caller: Asking, front: AtFront) -> Response
     """Streamed or whole; nothing is kept in a conversation."""
     body = await read_body(request, ChatBody)
     demand_served(body)
-    ask = _ask(request, caller, front, body)
-    if body.stream:
-        demand_room(front.desk, caller)
-    turn = await take_turn(front, caller, ask)
-    headers = {"x-request-id": turn.reply_id}
-    if body.stream:
-        render = ChunkRender(turn, with_usage=body.includes_usage)
-        return new_stream(front, caller, turn, render=render, headers=headers)
-    return await _whole(request, front, turn, headers)
+    plan = front.desk.plans[caller.user.plan]
+    ask = chat_ask(front.desk, plan, body, lambda sha: key_of(request, caller, front, sha))
+    async with seat_for(front.desk, caller) as seat:
+        taken = await take_turn(front, caller, ask)
+        turn = taken.turn
+        if body.stream:
+            headers = {"x-request-id": turn.reply_id}
+            render = ChunkRender(turn, with_usage=body.includes_usage)
+            return new_stream(front, caller, taken, seat, render=render, headers=headers)
+        return await _whole(request, front, caller, turn, seat)
 
 
 @openai.get("/models", summary="The models that can be asked for")
-async def list_models(_: Asking, front: AtFront) -> JSONResponse:
-    """`auto`, the names people pick, and the models behind them; each with its state."""
-    models = _models(front.desk.replicas.models())
+async def list_models(caller: Asking, front: AtFront) -> JSONResponse:
+    """`auto` and what the caller's plan may pick, as people call it and by itself; with states."""
+    models = _models(front, caller)
     return JSONResponse({"object": "list", "data": list(models.values())})
 
 
 @openai.get("/models/{model_id:path}", summary="One model")
-async def one_model(model_id: str, _: Asking, front: AtFront) -> JSONResponse:
+async def one_model(model_id: str, caller: Asking, front: AtFront) -> JSONResponse:
     """The same entry as in the list; ids may hold slashes."""
-    model = _models(front.desk.replicas.models()).get(model_id)
+    model = _models(front, caller).get(model_id)
     if model is None:
         raise no_such_model()
     return JSONResponse(model)
@@ -89,12 +98,16 @@ def no_such_model() -> Problem:
     )
 
 
-def _ask(request: Request, caller: Caller, front: Front, body: ChatBody) -> StatelessAsk:
+def chat_ask(desk: Desk, plan: Plan, body: ChatBody, key: Callable[[str], str]) -> StatelessAsk:
+    """What the door is asked for; `key` makes the turn's key of what the body means."""
     messages, sampling = messages_of(body), sampling_of(body)
-    if body.model not in _models(front.desk.replicas.models()):
+    refused = pick_refused(desk, plan, body.model)
+    if isinstance(refused, NoSuchModel):
         raise no_such_model()
+    if refused is not None:
+        raise not_pickable(refused.names)
     try:
-        front.desk.vocabulary(body.model).render(messages)
+        desk.vocabulary(body.model).render(messages)
     except ValueError:
         sentence = "The model can't take messages with roles in this order."
         raise invalid("messages", sentence) from None
@@ -102,14 +115,14 @@ def _ask(request: Request, caller: Caller, front: Front, body: ChatBody) -> Stat
     return StatelessAsk(
         messages=messages,
         model=body.model,
-        key=_key(request, caller, front, sha),
+        key=key(sha),
         body_sha=sha,
         sampling=sampling,
         answer_tokens=body.answer_tokens,
     )
 
 
-def _key(request: Request, caller: Caller, front: Front, sha: str) -> str:
+def key_of(request: Request, caller: Caller, front: Front, sha: str) -> str:
     """The caller's key, the one of the try that this request repeats, or a new one."""
     key = idempotency_key(request)
     if key is not None:
@@ -121,29 +134,37 @@ def _key(request: Request, caller: Caller, front: Front, sha: str) -> str:
     return made
 
 
-async def _whole(request: Request, front: Front, turn: Turn, headers: dict[str, str]) -> Response:
-    """Waits for the end, counted as a follower as long as the client is there."""
+async def _whole(
+    request: Request, front: Front, caller: Caller, turn: Turn, seat: Seat
+) -> Response:
+    """Waits for the end, counted as a follower as long as the client is there and may listen."""
     streams = front.desk.streams
     entries: list[Entry] = []
-    streams.opened(turn.owner, turn.reply_id)
+    streams.opened(seat, turn.reply_id)
+    streams.listens(caller)
     try:
         batches = follow_answer(front.desk, turn, after=0, attempt=None)
         async with aclosing(batches):
             async for batch in batches:
+                if streams.is_refused(caller):
+                    raise nobody()
+                if not streams.may_listen(caller):
+                    raise StoreUnavailable("nobody can say who may listen")
                 if isinstance(batch, Gone):
                     raise Problem("not_found", "This reply was deleted.")
                 if isinstance(batch, Reset):
                     entries.clear()
-                elif batch:
+                elif batch and not isinstance(batch, Place):
                     entries.extend(batch)
                 elif await request.is_disconnected():
                     return Response(status_code=499)
     finally:
-        streams.closed(turn.owner, turn.reply_id)
-    return JSONResponse(_completion(turn, entries), headers=headers)
+        streams.closed(seat, turn.reply_id)
+        streams.left(caller)
+    return JSONResponse(completion(turn, entries), headers={"x-request-id": turn.reply_id})
 
 
-def _completion(turn: Turn, entries: list[Entry]) -> dict[str, Any]:
+def completion(turn: Turn, entries: Sequence[Entry]) -> dict[str, Any]:
     """The whole answer, from the reply's events; Problem when it failed."""
     events = [(entry.kind, json.loads(entry.data)) for entry in entries]
     kind, end = events[-1]
@@ -172,19 +193,19 @@ def _completion(turn: Turn, entries: list[Entry]) -> dict[str, Any]:
         "model": meta["model"] or meta["requested"],
         "choices": [choice],
         "usage": usage_json(end["usage"]),
+        "tertulia": chosen_json(meta),
     }
 
 
-def _models(states: Sequence[ModelState]) -> dict[str, dict[str, Any]]:
-    ready = next((state for state in states if state.state == "ready"), None)
-    best = ready or (states[0] if states else None)
+def _models(front: Front, caller: Caller) -> dict[str, dict[str, Any]]:
+    """What this caller may ask for. Of several models under one name the first that is ready."""
+    states = front.desk.replicas.models()
     models = {}
-    if best is not None:
-        models[AUTO] = _model_json(AUTO, best)
-    for state in states:
-        models[state.name] = _model_json(state.name, state)
-    for state in states:
-        models.setdefault(state.served, _model_json(state.served, state))
+    for name in pickable(states, front.desk.plans[caller.user.plan].models):
+        meant = [one for one in states if name in (AUTO, one.name, one.served)]
+        shown = next((one for one in meant if one.state == "ready"), meant[0] if meant else None)
+        if shown is not None:
+            models[name] = _model_json(name, shown)
     return models
 
 

@@ -27,19 +27,21 @@ async def livez() -> JSONResponse:
 async def readyz(front: AtFront) -> JSONResponse:
     """200 when nothing is missing, else 503 and the list."""
     missing = await _missing(front.desk)
-    draining = front.desk.streams.draining
+    leaving = front.desk.streams.leaving
     models = [
         {"name": m.name, "served": m.served, "state": m.state} for m in front.desk.replicas.models()
     ]
-    status = "draining" if draining else "waiting" if missing else "ready"
+    status = "draining" if leaving else "waiting" if missing else "ready"
     body = {"status": status, "missing": missing, "models": models}
-    return JSONResponse(body, 503 if missing or draining else 200)
+    return JSONResponse(body, 503 if missing or leaving else 200)
 
 
 @ops.get("/metrics", summary="Figures for Prometheus")
 async def metrics(front: AtFront) -> Response:
     """Counts and times in Prometheus' text form."""
     front.figures.open_streams.set(len(front.desk.streams))
+    front.figures.line(front.desk.line)
+    front.figures.counted(front.desk.counters)
     return Response(front.figures.page(), media_type="text/plain; version=0.0.4")
 
 

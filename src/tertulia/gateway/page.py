@@ -18,7 +18,10 @@ from tertulia.gateway.problems import not_found, problem_response
 BUILT_PAGE: Final = Path(__file__).parent / "pages"
 
 # The page knows its own routes; these are the only ones that give it.
-_PAGE_PATHS = re.compile(r"/(c/[A-Za-z0-9_\-]{1,100})?\Z")
+_PAGE_PATHS = re.compile(r"/([cs]/[A-Za-z0-9_\-]{1,100})?\Z")
+# What somebody shared by a link: nobody on the way keeps it, and no search engine lists it.
+_SHARED = re.compile(r"/s/")
+_SHARED_HEADERS: Final = {"Cache-Control": "private, no-store", "X-Robots-Tag": "noindex"}
 # File names of assets carry a hash of their content.
 _FOREVER = "public, max-age=31536000, immutable"
 _FILE_BYTES = 5_000_000
@@ -53,6 +56,8 @@ class BuiltPage:
             return problem_response(not_found(), path)
         headers = dict(scope["headers"])
         shown = {"Cache-Control": asset.cache, "ETag": asset.etag, "Vary": "Accept-Encoding"}
+        if _SHARED.match(path):
+            shown |= _SHARED_HEADERS
         if headers.get(b"if-none-match") == asset.etag.encode():
             return Response(status_code=304, headers=shown)
         if b"gzip" in headers.get(b"accept-encoding", b""):

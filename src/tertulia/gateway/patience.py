@@ -1,4 +1,4 @@
-"""Closes connections that never finish asking: uvicorn itself takes headers without end, for ever.
+"""Closes connections that never finish asking, and those that do not read: uvicorn waits for ever.
 
 Hand `PatientHttp` to uvicorn as its HTTP protocol. Bodies are bounded by `intake`.
 """
@@ -14,6 +14,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 _HEADERS_S = 10.0
 # Cookies and a key are some hundred bytes; what is read at once may be longer and still pass.
 _HEADERS_BYTES = 65_536
+# What a client does not take waits in the kernel and then here; so long may it not take any of it.
+# A cut reader goes on from its last event; one timer for a full buffer, and none for each write.
+_UNREAD_S = 30.0
 _TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
     b"Content-Length: 0\r\nConnection: close\r\n\r\n"
@@ -21,13 +24,16 @@ _TOO_LARGE = (
 
 
 class PatientHttp(HttpToolsProtocol):
-    """uvicorn's protocol with bounds on the time and the bytes until a request's headers end."""
+    """uvicorn's protocol with bounds on the time and the bytes until a request's headers end, and
+    on the time that a full write buffer stays full."""
 
     headers_s = _HEADERS_S
+    unread_s = _UNREAD_S
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._waiting: TimerHandle | None = None
+        self._unread: TimerHandle | None = None
         self._head_bytes = 0
 
     def connection_made(self, transport: BaseTransport) -> None:
@@ -37,7 +43,17 @@ class PatientHttp(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
+        self._taken()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        # Not `close`, which would wait for the client to read the rest.
+        self._unread = self.loop.call_later(self.unread_s, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._taken()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -66,6 +82,11 @@ class PatientHttp(HttpToolsProtocol):
             self._waiting.cancel()
             self._waiting = None
         self._head_bytes = 0
+
+    def _taken(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
 
     def _give_up(self) -> None:
         self._stop_waiting()

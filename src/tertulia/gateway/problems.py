@@ -6,7 +6,7 @@ A refusal has a stable code and one sentence; it never repeats what the caller s
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from starlette.responses import Response
@@ -23,8 +23,12 @@ CODES: Final[Mapping[str, tuple[int, str]]] = {
     "not_found": (404, "Not found"),
     "method_not_allowed": (405, "Method not allowed"),
     "conversation_busy": (409, "A reply is running on this branch"),
+    "batch_ended": (409, "The batch has ended"),
+    "too_many_shares": (409, "There are too many links"),
     "name_taken": (409, "The name is taken"),
     "event_id_ahead": (409, "The event id is beyond the newest event"),
+    "rollout_under_way": (409, "Another rollout is under way"),
+    "text_too_long": (413, "The text is too long"),
     "message_too_long": (413, "The message is too long"),
     "body_too_large": (413, "The request body is too large"),
     "idempotency_key_reuse": (422, "The idempotency key was used for another request"),
@@ -37,7 +41,9 @@ CODES: Final[Mapping[str, tuple[int, str]]] = {
     "store_unavailable": (503, "The store can't be reached"),
 }
 
-# Trying the same again may help with these; every other refusal is final for a retrying client.
+# Trying the same again may help with these; every other refusal is final for a retrying client,
+# unless it passes so soon that such clients wait for it: a minute's budget does, a day's does not.
+_SOON_S: Final = 60
 PASSING: Final = frozenset(
     {"too_many_running", "too_many_requests", "internal", "busy", "draining", "store_unavailable"}
 )
@@ -51,7 +57,7 @@ _OPENAI_TYPES: Final[Mapping[int, str]] = {
 }
 
 # Callers of these paths expect OpenAI's error object.
-_OPENAI_PATHS: Final = ("/v1/chat/", "/v1/models")
+_OPENAI_PATHS: Final = ("/v1/chat/", "/v1/models", "/v1/files", "/v1/batches")
 
 
 class Problem(Exception):
@@ -84,6 +90,12 @@ class Problem(Exception):
         self.headers = headers or {}
         self.openai_code = openai_code or code
 
+    @property
+    def is_passing(self) -> bool:
+        """Whether a client that tries again by itself would do well."""
+        is_soon = self.retry_after is not None and self.retry_after <= _SOON_S
+        return self.code in PASSING or is_soon
+
 
 def problem_response(problem: Problem, path: str) -> Response:
     """The answer in the form that callers of `path` expect."""
@@ -93,7 +105,7 @@ def problem_response(problem: Problem, path: str) -> Response:
     if problem.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     if path.startswith(_OPENAI_PATHS):
-        if problem.code not in PASSING:
+        if not problem.is_passing:
             headers["x-should-retry"] = "false"
         body = to_json({"error": openai_error(problem)})
         return Response(body, problem.status, headers, media_type="application/json")
@@ -119,9 +131,37 @@ def not_found() -> Problem:
     return Problem("not_found", "There is nothing here under this address.")
 
 
+def not_pickable(names: Sequence[str]) -> Problem:
+    """The plan does not let this user ask for that model; `names` are what may be asked for."""
+    sentence = f"Your plan does not let you pick this model; you may ask for {_listed(names)}."
+    return Problem(
+        "forbidden",
+        sentence,
+        field="model",
+        more={"models": list(names)},
+        openai_code="model_not_found",
+    )
+
+
+def key_reused() -> Problem:
+    """The key of this request belongs to another one."""
+    sentence = "This Idempotency-Key was used for a different request."
+    return Problem("idempotency_key_reuse", sentence, field="Idempotency-Key")
+
+
+def restarting() -> Problem:
+    """For what this gateway takes no more of, because it was asked to end."""
+    return Problem("draining", "This gateway is restarting; try again.", retry_after_s=2)
+
+
 def invalid(field: str, sentence: str) -> Problem:
     """A 400 that names the field."""
     return Problem("invalid_request", sentence, field=field)
+
+
+def _listed(names: Sequence[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def _members(problem: Problem) -> dict[str, Any]:

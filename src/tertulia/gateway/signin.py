@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse, Response
 
 from tertulia.core.plans import FREE
 from tertulia.core.types import User
+from tertulia.gateway.addresses import address_of
 from tertulia.gateway.auth import (
     close_session,
     cookie_name,
@@ -60,7 +61,7 @@ async def register(request: Request, front: AtFront) -> Response:
         raise Problem("forbidden", "Registration is closed here; ask an administrator.")
     body = await read_body(request, Registration)
     name = plain_name(body.name)
-    front.registrations.demand(address_of(request))
+    await front.registrations.demand(address_of(request))
     user = User(
         id=desk.new_id("u"),
         name=name,
@@ -77,12 +78,16 @@ async def register(request: Request, front: AtFront) -> Response:
 
 @signin.post("/login", summary="Sign in with name and password", openapi_extra=schema_of(Login))
 async def login(request: Request, front: AtFront) -> Response:
-    """Opens a session. An unknown name, a wrong password and a closed account look the same."""
+    """Opens a session. An unknown name, a wrong password and a closed account look the same.
+
+    A try counts before it is known to be wrong, or many at once would pass; who was right takes
+    back the one try of the address: signing in to an account of one's own forgives no guesses.
+    """
     refuse_other_sites(request)
     body = await read_body(request, Login)
-    name = unicodedata.normalize("NFKC", body.name)
-    front.logins_by_address.demand(address_of(request))
-    front.logins_by_name.demand(guesser(request, name))
+    name, address = unicodedata.normalize("NFKC", body.name), address_of(request)
+    tried = await front.logins_by_address.demand(address)
+    await front.logins_by_name.demand(guesser(request, name))
     user = await front.desk.accounts.by_name(name)
     right = await front.passwords.matches(
         user.password_hash if user is not None else None, body.password
@@ -90,6 +95,7 @@ async def login(request: Request, front: AtFront) -> Response:
     if user is None or not right or user.disabled:
         raise Problem("unauthenticated", "The name or the password is wrong.")
     front.logins_by_name.forgive(guesser(request, name))
+    front.logins_by_address.take_back(address, tried)
     return await _signed_in(request, front, user)
 
 
@@ -98,10 +104,12 @@ async def link(request: Request, front: AtFront) -> Response:
     """Redeems the link that was printed at the first start. It works once."""
     refuse_other_sites(request)
     body = await read_body(request, Link)
-    front.logins_by_address.demand(address_of(request))
+    address = address_of(request)
+    tried = await front.logins_by_address.demand(address)
     user = await front.desk.sessions.redeem(secret_hash(body.token))
     if user is None or user.disabled:
         raise Problem("unauthenticated", "This link was used, has expired or never was one.")
+    front.logins_by_address.take_back(address, tried)
     return await _signed_in(request, front, user)
 
 
@@ -131,11 +139,6 @@ def plain_name(name: str) -> str:
     if not 2 <= len(plain) <= 64 or not all(c.isalnum() or c in _NAME_MARKS for c in plain):
         raise invalid("name", "A name is 2 to 64 letters, digits, dots, dashes, _ or @.")
     return plain
-
-
-def address_of(request: Request) -> str:
-    """Where the request comes from, as far as the server knows."""
-    return request.client.host if request.client else ""
 
 
 def guesser(request: Request, name: str) -> str:

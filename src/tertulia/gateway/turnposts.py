@@ -8,6 +8,7 @@ from typing import NoReturn
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from tertulia.core.quota import MILLI
 from tertulia.core.types import (
     Admitted,
     BudgetExhausted,
@@ -18,13 +19,29 @@ from tertulia.core.types import (
     TooManyRunning,
     Turn,
 )
-from tertulia.gateway.admit import Answer, Ask, NoSuchModel, TooLong, admit_turn
+from tertulia.gateway.admit import (
+    Answer,
+    Ask,
+    LineFull,
+    NoSuchModel,
+    NotPickable,
+    TooManyUncharged,
+    admit_turn,
+)
 from tertulia.gateway.caller import Caller
+from tertulia.gateway.counting import TooLong
 from tertulia.gateway.desk import Desk
-from tertulia.gateway.following import demand_room, new_stream
+from tertulia.gateway.following import new_stream, seat_for
 from tertulia.gateway.front import Front
 from tertulia.gateway.moments import rfc3339
-from tertulia.gateway.problems import Problem, invalid, not_found
+from tertulia.gateway.problems import (
+    Problem,
+    invalid,
+    key_reused,
+    not_found,
+    not_pickable,
+    restarting,
+)
 
 _KEY = re.compile(r"[\x21-\x7e]{1,255}\Z")
 _QUOTED = re.compile(r'"((?:[\x20-\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"\Z')
@@ -32,14 +49,14 @@ _QUOTED = re.compile(r'"((?:[\x20-\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"\Z')
 _RUNNING_RETRY_S = 5
 
 
-async def take_turn(front: Front, caller: Caller, ask: Ask) -> Turn:
+async def take_turn(front: Front, caller: Caller, ask: Ask) -> Admitted | Repeated:
     """The stored turn, new or known; Problem when it was not taken."""
-    if front.desk.streams.draining:
-        raise Problem("draining", "This gateway is restarting; try again.", retry_after_s=2)
+    if front.desk.streams.leaving:
+        raise restarting()
     answer = await admit_turn(front.desk, caller.user, ask)
     front.figures.admitted(answer)
     if isinstance(answer, (Admitted, Repeated)):
-        return answer.turn
+        return answer
     refuse(front.desk, answer)
 
 
@@ -50,6 +67,12 @@ def refuse(desk: Desk, answer: Answer) -> NoReturn:
     if isinstance(answer, TooManyRunning):
         sentence = f"You have {answer.limit} replies running; wait for one or stop one."
         raise Problem("too_many_running", sentence, retry_after_s=_RUNNING_RETRY_S)
+    if isinstance(answer, LineFull):
+        sentence = "Many people are waiting; room for you is expected by then."
+        raise Problem("busy", sentence, retry_after_s=answer.retry_after_s)
+    if isinstance(answer, TooManyUncharged):
+        sentence = "Too many messages in a row were refused or answered at once; wait a while."
+        raise Problem("too_many_requests", sentence, retry_after_s=answer.retry_after_s)
     if isinstance(answer, Busy):
         raise Problem(
             "conversation_busy",
@@ -57,14 +80,15 @@ def refuse(desk: Desk, answer: Answer) -> NoReturn:
             more={"activeMessageId": answer.reply_id},
         )
     if isinstance(answer, KeyReused):
-        sentence = "This Idempotency-Key was used for a different request."
-        raise Problem("idempotency_key_reuse", sentence, field="Idempotency-Key")
+        raise key_reused()
     if isinstance(answer, TooLong):
         sentence = f"The text has {answer.count} {answer.unit}; {answer.limit} are allowed."
         more = {"limit": answer.limit, "count": answer.count, "unit": answer.unit}
         raise Problem("message_too_long", sentence, field="content", more=more)
     if isinstance(answer, NoSuchModel):
         raise invalid("model", "No model of this name is served here.")
+    if isinstance(answer, NotPickable):
+        raise not_pickable(answer.names)
     assert isinstance(answer, Missing), answer
     raise not_found()
 
@@ -72,12 +96,15 @@ def refuse(desk: Desk, answer: Answer) -> NoReturn:
 async def answer_post(request: Request, front: Front, caller: Caller, ask: Ask) -> Response:
     """The reply as a stream when the client accepts one, else 202 and where to follow it."""
     if wants_stream(request):
-        demand_room(front.desk, caller)
-        turn = await take_turn(front, caller, ask)
-        return new_stream(front, caller, turn, headers={"Location": stream_url(turn)})
-    turn = await take_turn(front, caller, ask)
-    if not turn.status.is_final:
-        await front.desk.presence.seen([turn.reply_id])
+        async with seat_for(front.desk, caller) as seat:
+            taken = await take_turn(front, caller, ask)
+            headers = {"Location": stream_url(taken.turn)}
+            return new_stream(front, caller, taken, seat, headers=headers)
+    taken = await take_turn(front, caller, ask)
+    turn = taken.turn
+    # A new one counts as followed from its admission: no write is needed to say so.
+    if isinstance(taken, Repeated) and not turn.status.is_final:
+        await front.desk.presence.seen([(turn.owner, turn.reply_id)])
     return JSONResponse(
         {
             "messageId": turn.reply_id,
@@ -124,19 +151,26 @@ def demand_key(request: Request) -> str:
 
 
 def _exhausted(desk: Desk, answer: BudgetExhausted) -> Problem:
+    limit, remaining = answer.limit // MILLI, answer.remaining // MILLI
+    needed = -(-answer.needed // MILLI)
+    unit = answer.unit.replace("_", " ")
+    more = {
+        "budget": answer.budget,
+        "unit": answer.unit,
+        "limit": limit,
+        "remaining": remaining,
+        "needed": needed,
+        "resetAt": None if answer.resets_at is None else rfc3339(answer.resets_at),
+    }
+    if answer.resets_at is None:
+        sentence = (
+            f"This needs {needed} {unit}, and the whole budget {answer.budget} is {limit}: "
+            "ask with less text, or in a new conversation."
+        )
+        return Problem("budget_exhausted", sentence, more=more)
     sentence = (
-        f"The budget {answer.budget} has {answer.remaining} of {answer.limit} left and this "
-        f"needs {answer.needed}; it resets at {rfc3339(answer.resets_at)}."
+        f"The budget {answer.budget} has {remaining} of {limit} {unit} left and this needs "
+        f"{needed}; there is room for it at {rfc3339(answer.resets_at)}."
     )
-    return Problem(
-        "budget_exhausted",
-        sentence,
-        retry_after_s=answer.resets_at - desk.clock.now(),
-        more={
-            "budget": answer.budget,
-            "limit": answer.limit,
-            "remaining": answer.remaining,
-            "needed": answer.needed,
-            "resetAt": rfc3339(answer.resets_at),
-        },
-    )
+    retry_after_s = answer.resets_at - desk.clock.now()
+    return Problem("budget_exhausted", sentence, retry_after_s=retry_after_s, more=more)

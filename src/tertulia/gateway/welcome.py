@@ -8,17 +8,29 @@ from __future__ import annotations
 import os
 import secrets
 from pathlib import Path
+from typing import Protocol
 
 from tertulia.core.types import User
-from tertulia.gateway.auth import new_key, secret_hash
-from tertulia.gateway.desk import Desk
+from tertulia.gateway.auth import Minting, new_key, secret_hash
+from tertulia.ports import Accounts, ApiKeys, Sessions
 
 ADMIN = "admin"
 # Long enough to be found in a terminal the next morning.
 _LINK_S = 86_400.0
 
 
-async def first_admin(desk: Desk) -> User | None:
+class Welcoming(Minting, Protocol):
+    """What it takes to let somebody in; a `Desk` has it all."""
+
+    @property
+    def accounts(self) -> Accounts: ...
+    @property
+    def sessions(self) -> Sessions: ...
+    @property
+    def api_keys(self) -> ApiKeys: ...
+
+
+async def first_admin(desk: Welcoming) -> User | None:
     """The administrator that every installation begins with, made if there is nobody yet.
 
     None where there are users but no such name: one who was renamed or removed is not made anew.
@@ -31,14 +43,14 @@ async def first_admin(desk: Desk) -> User | None:
     )
 
 
-async def sign_in_token(desk: Desk, user: User) -> str:
+async def sign_in_token(desk: Welcoming, user: User) -> str:
     """The secret of a link that signs this user in, once; earlier ones no longer do."""
     token = secrets.token_urlsafe(32)
     await desk.sessions.add_link(user.id, secret_hash(token), lasts_s=_LINK_S)
     return token
 
 
-async def leave_key(desk: Desk, user: User, path: Path) -> None:
+async def leave_key(desk: Welcoming, user: User, path: Path) -> None:
     """Leaves a working API key in `path`, for commands on this machine; only its owner reads it."""
     left = _left(path)
     if left is not None and await desk.api_keys.by_secret(secret_hash(left)):

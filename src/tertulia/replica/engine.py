@@ -78,7 +78,7 @@ class Engine:
         self._scheduler = StepScheduler(PrefixCache(limits), cost, settings.steps)
         self._cells = Cells(model, limits.block_tokens, settings.n_anchors, spill)
         self._n_prompt = self._n_generated = self._n_hits = 0
-        self._n_preempted = self._n_steps = 0
+        self._n_preempted = self._n_steps = self._n_computed = 0
         self._said: list[Emission] = []
         self._handed_on_s = 0.0
         self._step_began_s: float | None = None
@@ -161,6 +161,7 @@ class Engine:
         return EngineCounts(
             n_running=len(self._scheduler.running),
             n_waiting=self._inbox.n_requests + len(self._scheduler.waiting),
+            n_open=self._inbox.n_requests + len(self._requests),
             n_blocks=cache.limits.n_blocks,
             block_tokens=cache.limits.block_tokens,
             n_blocks_free=cache.n_free,
@@ -172,10 +173,18 @@ class Engine:
             n_prefix_hits=self._n_hits,
             n_preempted=self._n_preempted,
             n_steps=self._n_steps,
+            n_computed_tokens=self._n_computed,
+            n_owed_tokens=self._inbox.n_tokens + self._n_unread(),
+            prefill_per_s=cost.tokens_within(1.0, 0, 0),
             step_tokens=cost.tokens_within(
                 self._settings.steps.target_s - cost.seconds(Work()), 0, 0
             ),
         )
+
+    def _n_unread(self) -> int:
+        # A copy: the step thread goes on meanwhile.
+        left = [sequence.n_left for sequence in list(self._scheduler.running.values())]
+        return sum(n_left for n_left in left if n_left > 1)
 
     def stop(self, wait_s: float) -> bool:
         """Ends stepping, in the middle of a decode if need be; true when it has ended."""
@@ -279,6 +288,7 @@ class Engine:
         self._model.decode(entries)
         self._scheduler.computed(step, self._clock() - began_s)
         self._n_steps += 1
+        self._n_computed += len(entries)
 
     def _choose_all(self, step: Step) -> None:
         row = -1

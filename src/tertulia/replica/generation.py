@@ -52,6 +52,7 @@ class EngineCounts:
 
     n_running: int
     n_waiting: int
+    n_open: int  # neither ended nor aborted
     n_blocks: int  # of the cache
     block_tokens: int
     n_blocks_free: int
@@ -63,6 +64,9 @@ class EngineCounts:
     n_prefix_hits: int  # prompt tokens found
     n_preempted: int
     n_steps: int
+    n_computed_tokens: int  # of prompts and replies, those computed again included
+    n_owed_tokens: int  # of prompts that were taken and are not read yet
+    prefill_per_s: float  # tokens of a prompt that stands alone
     step_tokens: int  # prompt tokens that a step of the target's length has time for
 
 

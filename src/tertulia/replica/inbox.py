@@ -57,6 +57,10 @@ class Inbox:
     def n_requests(self) -> int:
         return self._n_requests
 
+    @property
+    def n_tokens(self) -> int:
+        return self._n_tokens
+
     def put(self, request: Request, n_waiting: int, n_free: int) -> None:
         """Adds a request to `n_waiting` that were taken before, of whom `n_free` find a slot."""
         n_prompt = len(request.generation.prompt)

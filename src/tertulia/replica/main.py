@@ -7,12 +7,13 @@ import asyncio
 import json
 import logging
 import os
+import secrets
 import socket
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -20,8 +21,10 @@ import anyio
 import uvicorn
 import uvloop
 
+from tertulia.core.fleet import ReplicaReport
 from tertulia.core.prefix import CacheLimits
 from tertulia.core.steps import StepBounds
+from tertulia.leaving import Leaving
 from tertulia.listening import bind
 from tertulia.replica.chat import ChatPrompts
 from tertulia.replica.constraint import Constraints
@@ -34,6 +37,7 @@ from tertulia.replica.lifeline import die_when_stuck, die_with_parent
 from tertulia.replica.llama import LlamaModel
 from tertulia.replica.metrics import ReplicaMetrics
 from tertulia.replica.model import Model, ModelSettings, NotReady
+from tertulia.replica.reporting import OpenRegistry, keep_reporting
 from tertulia.replica.server import COMPILERS, Served, replica_app
 from tertulia.replica.shelf import hold
 from tertulia.replica.spill import Spill
@@ -45,6 +49,7 @@ log = logging.getLogger("tertulia.replica")
 
 KEY_VARIABLE = "TERTULIA_REPLICA_KEY"  # never an argument: those are seen by everybody in `ps`
 GRACE_S = 5.0  # for open streams, when asked to end
+LOOK_S = 0.05  # how often it looks whether all have ended
 BACKLOG = 256
 N_ANCHORS = 64  # conversations whose last blocks may be in the model's cache at once
 MEGABYTE = 1_000_000
@@ -72,11 +77,22 @@ class ReplicaSettings:
     disk_bytes: int = 0  # of disk, for what that memory does not hold
     step_target_s: float = 0.03  # the longest a stream should wait for its next token
     batch_tokens: int = 256  # in one step at most; on a CPU nothing is gained above it
+    drain_s: float = 2.0  # for replies that run when it is asked to end; then they are cut
     key: str | None = None  # what clients must present
     parent_pid: int | None = None  # ends with this process
 
 
-def run(settings: ReplicaSettings) -> int:
+@dataclass(frozen=True)
+class Registration:
+    """Where a replica says that it is there, and as what."""
+
+    registry: OpenRegistry
+    name: str | None = None  # of its own; host and port if not given
+    url: str | None = None  # where others reach it, if not where it listens
+    pool: str = "large"
+
+
+def run(settings: ReplicaSettings, registration: Registration | None = None) -> int:
     """Serves until a signal ends it; returns 1 when the engine died, 2 when it could not start."""
     if settings.parent_pid is not None:
         die_with_parent(settings.parent_pid)
@@ -133,6 +149,7 @@ def run(settings: ReplicaSettings) -> int:
                 thread,
                 lambda deliver: Engine(model, bounds, cost, spill, deliver),
                 listener,
+                registration,
             )
         )
     finally:
@@ -151,6 +168,7 @@ async def _serve(
     thread: ComputeThread,
     engine_for: Callable[[Callable[[list[Emission]], None]], Engine],
     listener: socket.socket,
+    registration: Registration | None,
 ) -> int:
     desk = Desk(asyncio.get_running_loop())
     engine = engine_for(desk.deliver)
@@ -165,8 +183,9 @@ async def _serve(
         compilers=anyio.CapacityLimiter(COMPILERS),
         stream_interval=settings.stream_interval,
         began_at=int(time.time()),
+        leaving=Leaving.at_signals(),
     )
-    server = uvicorn.Server(
+    server = _Server(
         uvicorn.Config(
             replica_app(served, settings.key),
             access_log=False,  # paths say nothing, and a line a token would be noise
@@ -187,11 +206,75 @@ async def _serve(
     engine.start(thread, died)
     die_when_stuck(lambda: engine.is_stuck)
     _say_ready(listener)
-    try:
-        await server.serve(sockets=[listener])
-    finally:
-        engine.stop(GRACE_S)
+    async with asyncio.TaskGroup() as tasks:
+        beside = [tasks.create_task(_leave(served, server, settings.drain_s))]
+        if registration is not None:
+            report = _Report(registration, settings, served, listener.getsockname()[1])
+            beside.append(tasks.create_task(keep_reporting(registration.registry, report)))
+        try:
+            await server.serve(sockets=[listener])
+        finally:
+            for task in beside:
+                task.cancel()
+            engine.stop(GRACE_S)
     return 1 if deaths else 0
+
+
+async def _leave(served: Served, server: uvicorn.Server, grace_s: float) -> None:
+    """Ends the server once it has been asked to: nothing new begins, what runs may end for a while,
+    and the rest is told that it is cut. It goes on elsewhere with the tokens that were said."""
+    await served.leaving.asked.wait()
+    async with asyncio.TaskGroup() as tasks:
+        idle = tasks.create_task(_until_idle(served.engine))
+        await served.leaving.grace(grace_s, until=[idle])
+        idle.cancel()
+    await asyncio.to_thread(served.engine.stop, GRACE_S)
+    server.should_exit = True
+
+
+async def _until_idle(engine: Engine) -> None:
+    while engine.counts().n_open:  # noqa: ASYNC110  # the engine's thread has no event for it
+        await asyncio.sleep(LOOK_S)
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to us: uvicorn would stop listening at once, and cut streams at their end."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class _Report:
+    """What the replica says of itself, whenever it is asked."""
+
+    def __init__(
+        self, registration: Registration, settings: ReplicaSettings, served: Served, port: int
+    ) -> None:
+        self._served = served
+        self._fixed = ReplicaReport(
+            name=registration.name or f"{socket.gethostname()}:{port}",
+            incarnation=secrets.token_hex(8),
+            url=registration.url or f"http://{settings.host}:{port}",
+            model=served.description.served_id,
+            slots=settings.n_slots,
+            pool=registration.pool,
+            window=served.model.limits.window_tokens,
+        )
+
+    def __call__(self) -> ReplicaReport:
+        now = self._served.engine.counts()
+        held = now.n_blocks - now.n_blocks_free - now.n_blocks_idle
+        return replace(
+            self._fixed,
+            state="draining" if self._served.leaving.asked.is_set() else "ready",
+            running=now.n_running,
+            waiting=now.n_waiting,
+            owed_tokens=now.n_owed_tokens,
+            tokens_done=now.n_computed_tokens,
+            prefill_per_s=now.prefill_per_s or None,
+            cache_used_share=held / max(1, now.n_blocks),
+        )
 
 
 def _say_ready(listener: socket.socket) -> None:

@@ -7,7 +7,7 @@ import hmac
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import anyio
@@ -19,7 +19,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tertulia import __version__
 from tertulia.core.blocks import Owner
+from tertulia.core.fleet import DRAINING
 from tertulia.core.types import PromptMessage
+from tertulia.leaving import Leaving
 from tertulia.replica.chat import ChatPrompts
 from tertulia.replica.constraint import CompiledConstraint, ConstraintRefused, Constraints
 from tertulia.replica.description import Description
@@ -67,6 +69,7 @@ class Served:
     compilers: anyio.CapacityLimiter
     stream_interval: int  # tokens in one chunk at least, but for the first and the last
     began_at: int
+    leaving: Leaving = field(default_factory=Leaving)
 
 
 def replica_app(served: Served, key: str | None) -> ASGIApp:
@@ -197,6 +200,8 @@ async def _metrics(served: Served, _request: Request) -> Response:
 async def _generation(
     served: Served, request: Request, body: SamplingBody, prompt: list[int], max_tokens: int
 ) -> Generation:
+    if served.leaving.asked.is_set():
+        raise _Leaves
     if body.model not in (None, served.description.served_id):
         raise _NotFound(f"The model `{body.model}` does not exist.")
     _check_ids(served, prompt, "prompt")
@@ -340,6 +345,10 @@ async def _body(request: Request) -> bytes:
     return bytes(data)
 
 
+class _Leaves(Exception):
+    """This replica takes nothing new; another will."""
+
+
 class _NotFound(Exception):
     """There is no such model here."""
 
@@ -357,6 +366,8 @@ def _route(
             return _error(str(error), "BadRequestError", 400, error.field)
         except _NotFound as error:
             return _error(str(error), "NotFoundError", 404, "model")
+        except _Leaves:
+            return _error("this replica is about to end", DRAINING, 503)
 
     return Route(path, endpoint, methods=[method])
 

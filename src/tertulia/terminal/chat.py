@@ -35,7 +35,10 @@ _REASONS: Final[Mapping[str, str]] = {
 }
 _NOTICES: Final[Mapping[str, str]] = {
     "context_shortened": "older parts of this conversation were left out",
+    "canned": "a ready reply: there is too much to do to answer anew",
     "answer_capped": "the answer was made shorter to fit your budget",
+    "ladder_small": "the smaller model answers until it is quieter",
+    "ladder_short": "answers are kept short until it is quieter",
 }
 _ENDS: Final[Mapping[str, str]] = {
     "length": "(cut off at the longest answer allowed)",

@@ -6,9 +6,10 @@ It must never send a key to a place the user did not name, nor repeat a key in a
 from __future__ import annotations
 
 import json
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import quote, urlsplit
 
 import httpx2
@@ -16,6 +17,8 @@ import httpx2
 # Two lost pings (one every 15 s) are a dead line.
 _SILENCE_S = 40.0
 _CALL_S = 15.0
+# While a file comes or goes; what is sent is looked at and stored before it is answered.
+_SILENT = httpx2.Timeout(_CALL_S, read=60.0, write=60.0)
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
@@ -116,15 +119,51 @@ class Server:
             timeout=httpx2.Timeout(_CALL_S, read=_SILENCE_S),
         )
 
+    @contextmanager
+    def export(self, password: str | None) -> Iterator[httpx2.Response]:
+        """Everything of the key's owner, as a stream. Without a password an administrator signs in
+        for it: a session that has just begun needs none."""
+        if password is not None:
+            with self._http.stream(
+                "POST", "/v1/me/export", json={"password": password}, timeout=_SILENT
+            ) as answer:
+                yield answer
+            return
+        token = self._call("POST", "/v1/admin/sign-in-links", {})["token"]
+        with httpx2.Client(
+            base_url=self.url,
+            headers={"Origin": self.url},
+            timeout=_SILENT,
+            trust_env=not is_loopback(self.url),
+        ) as browser:
+            signed_in = browser.post("/v1/auth/link", json={"token": token})
+            if signed_in.status_code >= 300:
+                raise refusal(signed_in)
+            with browser.stream("POST", "/v1/me/export") as answer:
+                yield answer
+            browser.post("/v1/auth/logout")
+
+    def begin_import(self, file: BinaryIO) -> dict[str, Any]:
+        """Sends a file to be imported; the report so far."""
+        return self._call("POST", "/v1/imports", content=file)
+
+    def import_report(self, import_id: str) -> dict[str, Any]:
+        """How far an import is."""
+        return self._call("GET", f"/v1/imports/{quote(import_id, safe='')}")
+
     def _call(
         self,
         method: str,
         path: str,
         body: dict[str, Any] | None = None,
         headers: dict[str, str] | None = None,
+        content: BinaryIO | None = None,
     ) -> dict[str, Any]:
         try:
-            response = self._http.request(method, path, json=body, headers=headers)
+            if content is None:
+                response = self._http.request(method, path, json=body, headers=headers)
+            else:
+                response = self._http.request(method, path, content=content, timeout=_SILENT)
         except (httpx2.TransportError, httpx2.InvalidURL) as error:
             raise NobodyThere(f"{self.url} does not answer ({_kind(error)})") from None
         if response.status_code >= 300:

@@ -7,7 +7,7 @@ import sqlite3
 import stat
 from pathlib import Path
 
-from tertulia.backends.migrations import REVISIONS
+from tertulia.backends.migrations.sqlite import REVISIONS
 from tertulia.terminal.findings import Finding
 from tertulia.terminal.machine import filesystem_of, is_remote, nearest
 

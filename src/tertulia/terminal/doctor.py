@@ -13,6 +13,7 @@ import httpx2
 
 from tertulia import __version__
 from tertulia.config import ConfigError, Settings, load_settings
+from tertulia.core.engines import ENGINES, EngineKind
 from tertulia.listening import bind
 from tertulia.replica.catalogue import CatalogueModel, model_named
 from tertulia.replica.shelf import is_whole, state_of
@@ -20,6 +21,7 @@ from tertulia.terminal.client import is_loopback, json_object
 from tertulia.terminal.database import examine_data
 from tertulia.terminal.findings import Finding
 from tertulia.terminal.machine import examine_machine
+from tertulia.terminal.stores import examine_stores
 
 # Whoever is well answers on this machine within milliseconds.
 _ANSWER_S = 3.0
@@ -39,7 +41,7 @@ def examine(config: Path | None) -> list[Finding]:
         version,
         *examine_machine(settings.data_dir),
         _settings(config),
-        *examine_data(settings.data_dir, settings.database),
+        *_stores(settings),
         *_models(settings),
         *_replicas(settings),
         examine_port(settings.server.host, settings.server.port),
@@ -67,6 +69,12 @@ def examine_port(host: str, port: int) -> Finding:
         text = f"Tertulia is running at {where} and waits for: {', '.join(answer['missing'])}"
         return Finding("port", "warn", text, "give it a moment, then read its log")
     return Finding("port", "ok", f"Tertulia is running at {where}: {answer['status']}")
+
+
+def _stores(settings: Settings) -> list[Finding]:
+    if settings.fleet.database is not None:
+        return examine_stores(settings)
+    return examine_data(settings.data_dir, settings.database)
 
 
 def _settings(config: Path | None) -> Finding:
@@ -109,7 +117,8 @@ def _replicas(settings: Settings) -> list[Finding]:
         answer = _asked(f"{url}/v1/models", key)
         served = [model.get("id") for model in answer.get("data", ())] if answer else []
         if table.model in served:
-            found = Finding(f"replica {table.name}", "ok", f"{url} serves {table.model}")
+            able = _abilities(url, key, ENGINES[table.engine])
+            found = Finding(f"replica {table.name}", "ok", f"{url} serves {table.model}{able}")
         elif answer is not None:
             text = f"{url} answers and does not serve {table.model}"
             advice = f"set its `model` to one of: {', '.join(map(str, served)) or 'none'}"
@@ -119,6 +128,27 @@ def _replicas(settings: Settings) -> list[Finding]:
             found = Finding(f"replica {table.name}", "warn", f"{url} does not answer", advice)
         findings.append(found)
     return findings
+
+
+def _abilities(url: str, key: str | None, engine: EngineKind) -> str:
+    """What of the dialect it speaks beyond the least, as far as a look can tell."""
+    version = (_asked(f"{url}/version", key) or {}).get("version")
+    how = ""
+    if engine.abort_takes_list:  # others can't be asked without naming a reply
+        is_taken = _takes_aborts(url + engine.abort_path, key, engine)
+        how = f", {'stops by id' if is_taken else 'stops when its line is closed'}"
+    return f", version {version}{how}" if version else how
+
+
+def _takes_aborts(url: str, key: str | None, engine: EngineKind) -> bool:
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    try:
+        with httpx2.Client(timeout=_ANSWER_S, trust_env=not is_loopback(url)) as client:
+            # Ending nothing changes nothing.
+            answer = client.post(url, headers=headers, json={engine.abort_field: []})
+    except (httpx2.HTTPError, httpx2.InvalidURL):
+        return False
+    return answer.status_code == 200
 
 
 def _is_taken(host: str, port: int) -> bool:

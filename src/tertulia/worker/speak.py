@@ -5,6 +5,7 @@ No text reaches the log before its sentence passed the check, and nothing follow
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -13,10 +14,7 @@ from tertulia.core.sentences import Piece, SentenceGate
 from tertulia.core.types import GenerateRequest, Refusal, Unit, Usage
 from tertulia.ports import ReplicaLost
 from tertulia.worker.desk import WorkerDesk
-from tertulia.worker.pen import Pen
-
-# How much released text a check sees before the new sentence: harm split over two is seen.
-_BEFORE_CHARS = 400
+from tertulia.worker.pen import Pen, Superseded
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,53 +37,63 @@ async def speak(
     gate = SentenceGate(
         desk.split, cap_tokens=desk.rules.sentence_tokens, stop=request.sampling.stop
     )
-    usage, left = Usage(), request.max_tokens
+    usage, n_heard, said_before = Usage(), 0, len(pen.ids)
     # Stop strings are found here, at a border that can be continued: engines never see them.
     request = replace(request, sampling=replace(request.sampling, stop=()))
-    async with aclosing(desk.replicas.generate(replica, request)) as batches:
-        async for said in batches:
-            usage = said.usage or usage
-            units = _without_control(said.units, control)
-            asked = _within(units, left)
-            left -= sum(len(unit.ids) for unit in asked)
-            # A replica that says more than it was asked for has reached the limit all the same.
-            finish = said.finish if len(asked) == len(units) else "length"
-            refusal = await _release(desk, pen, gate.feed(asked))
-            if refusal is None and finish is not None:
-                refusal = await _release(desk, pen, gate.close())
-            if refusal is not None:
-                return Spoken("refused", usage.cached, refusal)
-            if gate.stopped:
-                return Spoken("stop", usage.cached)
-            if finish is not None:
+    try:
+        generated = desk.replicas.generate(replica, request, ripens=gate.ripens)
+        async with aclosing(generated) as batches:
+            async for said in batches:
+                usage = said.usage or usage
+                units = _without_control(said.units, control)
+                asked, n_new = _within(units, request.max_tokens - n_heard)
+                n_heard += n_new
+                # A replica that says more than it was asked for has reached the limit all the same.
+                finish = said.finish if len(asked) == len(units) else "length"
+                piece = gate.feed(asked)
+                refusal = await _release(desk, pen, piece) if piece is not None else None
+                if refusal is None and finish is not None:
+                    piece = gate.close()
+                    refusal = await _release(desk, pen, piece) if piece is not None else None
+                if refusal is not None:
+                    return Spoken("refused", usage.cached, refusal)
+                if gate.stopped:
+                    return Spoken("stop", usage.cached)
                 if finish == "abort":
                     raise ReplicaLost("the replica dropped the sequence")
-                return Spoken(finish, usage.cached)
-    raise ReplicaLost("the stream ended without a finish")
+                if finish is not None:
+                    return Spoken(finish, usage.cached)
+        raise ReplicaLost("the stream ended without a finish")
+    except (ReplicaLost, Superseded, asyncio.CancelledError):
+        # What was held back, or refused by the log, is generated again by whoever goes on.
+        desk.figures.wasted.inc(n_heard - (len(pen.ids) - said_before))
+        raise
 
 
-async def _release(desk: WorkerDesk, pen: Pen, piece: Piece | None) -> Refusal | None:
-    if piece is None:
-        return None
-    verdict = await desk.checks.check_output(pen.text[-_BEFORE_CHARS:], piece.sentence)
+async def _release(desk: WorkerDesk, pen: Pen, piece: Piece) -> Refusal | None:
+    verdict = await desk.checks.check_output(pen.before, piece.sentence)
     if verdict.flagged:
         return Refusal("output", verdict.category, verdict.text)
     await pen.delta(piece.text, piece.ids)
     return None
 
 
-def _within(units: Sequence[Unit], left: int) -> Sequence[Unit]:
-    """The first units that have no more than `left` tokens."""
+def _within(units: Sequence[Unit], most: int) -> tuple[Sequence[Unit], int]:
+    """The first units that have no more than `most` tokens, and how many they have."""
+    n_tokens = 0
     for number, unit in enumerate(units):
-        left -= len(unit.ids)
-        if left < 0:
-            return units[:number]
-    return units
+        if n_tokens + len(unit.ids) > most:
+            return units[:number], n_tokens
+        n_tokens += len(unit.ids)
+    return units, n_tokens
 
 
-def _without_control(units: Sequence[Unit], control: frozenset[int]) -> tuple[Unit, ...]:
+def _without_control(units: Sequence[Unit], control: frozenset[int]) -> Sequence[Unit]:
     """The units without control tokens, which have no text: only a template may put them into the
     next prompt, not a model that began a turn of its own."""
-    if all(control.isdisjoint(unit.ids) for unit in units):
-        return tuple(units)
+    for unit in units:
+        if not control.isdisjoint(unit.ids):
+            break
+    else:
+        return units
     return tuple(Unit(unit.text, tuple(i for i in unit.ids if i not in control)) for unit in units)

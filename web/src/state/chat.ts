@@ -11,7 +11,7 @@ import type { Turn } from "../stream/follow";
 import type { Conversation, Message, MessagePage, MessageStatus, Problem, Rating } from "../wire";
 import { announce } from "./announce";
 import { conversations, put, refreshList } from "./conversations";
-import { setDraft, draftOf } from "./drafts";
+import { setDraft, draftOf, UNKEPT } from "./drafts";
 import { LiveReply } from "./live";
 import { recallFrom, rememberIn } from "./memory";
 import { named, route } from "./route";
@@ -39,7 +39,8 @@ export class Chat {
   readonly siblings = computed(() => childrenOf([...this.messages.value.values()]));
   private creating: Promise<string> | null = null;
 
-  constructor(id: string | null) {
+  /** `temporary`: the server keeps nothing of it, and neither does the browser once it is left. */
+  constructor(id: string | null, readonly temporary = false) {
     this.id = signal(id);
     this.choices = signal(id === null ? {} : recallFrom<Choices>(branchesKey(), id, {}));
     this.path = computed(() => pathOf([...this.messages.value.values()], this.choices.value, this.head.value));
@@ -109,7 +110,9 @@ export class Chat {
     this.problem.value = null;
     this.place([{ ...blank(key, reply.parentId, this.nextSeq(), "assistant"), requested: model, live, viewKey: key }]);
     this.choose({ [reply.parentId ?? ROOT]: key });
-    const post = { path: `/v1/messages/${encodeURIComponent(reply.id)}/regenerate`, body: { model }, key };
+    const post = this.temporary
+      ? this.wholePost(live, model)
+      : { path: `/v1/messages/${encodeURIComponent(reply.id)}/regenerate`, body: { model }, key };
     void this.follow(live, { post, messageId: null }, () => this.takeBack([live.viewKey], null));
   }
 
@@ -149,6 +152,11 @@ export class Chat {
     this.saveChoices();
   }
 
+  /** Where what is typed here is kept. */
+  get draftPlace(): string {
+    return this.id.value ?? (this.temporary ? UNKEPT : "new");
+  }
+
   leaf(): Shown | null {
     return this.path.value[this.path.value.length - 1] ?? null;
   }
@@ -169,6 +177,7 @@ export class Chat {
   ): Promise<void> {
     const takeBack = () => this.takeBack([live.viewKey, localId], null, content);
     try {
+      if (this.temporary) return await this.follow(live, { post: this.wholePost(live, model), messageId: null }, takeBack);
       const id = await this.ensureCreated(live);
       if (live.signal.aborted) return;
       const post = { path: `/v1/conversations/${id}/messages`, body: { content, parentId, model }, key: live.key };
@@ -179,6 +188,18 @@ export class Chat {
       takeBack();
       this.complain(sentenceOf(error), error instanceof Refused ? error.problem : null);
     }
+  }
+
+  // Nobody else has a temporary chat: all that was said goes along, but for questions without an answer.
+  private wholePost(live: LiveReply, model: string): Turn["post"] {
+    const path = this.path.value;
+    const before = path.slice(0, path.findIndex((one) => one.viewKey === live.viewKey));
+    const kept = before.filter((one, at) => {
+      const reply = one.role === "assistant" ? one : before[at + 1];
+      return reply === undefined || (reply.content !== "" && (reply.status === "completed" || reply.status === "stopped"));
+    });
+    const messages = kept.map(({ role, content }) => ({ role, content }));
+    return { path: "/v1/temporary/messages", body: { messages, model }, key: live.key };
   }
 
   // One conversation however often the first message is sent: its key is made once.
@@ -251,7 +272,7 @@ export class Chat {
     this.rename(live.viewKey, meta.messageId, meta.userMessageId, { status: "running", model, requested, reason, notices });
     announce("Answer started.");
     this.markRunning(meta.messageId);
-    if (this.messages.value.size <= 2) void refreshList(); // the first words have given it a title
+    if (this.messages.value.size <= 2 && !this.temporary) void refreshList(); // the first words have given it a title
   }
 
   private rename(viewKey: string, replyId: string, userId: string | null, fields: Partial<Shown>): void {
@@ -289,6 +310,7 @@ export class Chat {
     });
     if (live.quiet) return;
     announce(state.failure !== null ? `The answer failed: ${state.failure.message}` : "Answer finished.");
+    if (this.temporary) return;
     void refreshList();
     // The title is made beside the chat, a moment after the first answer.
     if (this.messages.value.size <= 4) setTimeout(() => void refreshList(), 4_000);
@@ -379,7 +401,7 @@ export class Chat {
     }
     for (const [id, one] of next) if (drop.has(one.viewKey)) next.delete(id);
     this.messages.value = next;
-    const place = this.id.value ?? "new";
+    const place = this.draftPlace;
     if (draft !== undefined && draftOf(place) === "") setDraft(place, draft);
   }
 
@@ -432,7 +454,22 @@ export const current = computed<Chat>(() => {
 });
 
 export function newChat(): void {
-  if (fresh.value.messages.value.size > 0) fresh.value = new Chat(null);
+  if (fresh.value.messages.value.size > 0 || fresh.value.temporary) leaveFresh(new Chat(null));
+}
+
+/** A new chat that is not kept, or back to one that is. */
+export function switchTemporary(): void {
+  leaveFresh(new Chat(null, !fresh.value.temporary));
+}
+
+function leaveFresh(next: Chat): void {
+  const left = fresh.value;
+  if (left.temporary) left.liveReplies.forEach((live) => live.leave());
+  if (left.temporary !== next.temporary) {
+    setDraft(next.draftPlace, draftOf(left.draftPlace));
+    setDraft(left.draftPlace, "");
+  }
+  fresh.value = next;
 }
 
 export function forget(id: string): void {

@@ -3,6 +3,9 @@ import { signal, type Signal } from "@preact/signals";
 import { recallFrom, rememberIn } from "./memory";
 import { account } from "./session";
 
+/** The place whose drafts no browser keeps. */
+export const UNKEPT = "temporary";
+
 const drafts = new Map<string, Signal<string>>();
 let owner = "";
 
@@ -22,7 +25,7 @@ export function draftOf(conversation: string): string {
 
 export function setDraft(conversation: string, text: string): void {
   draftSignal(conversation).value = text;
-  rememberIn(draftsKey(), conversation, text === "" ? null : text);
+  if (conversation !== UNKEPT) rememberIn(draftsKey(), conversation, text === "" ? null : text);
 }
 
 // Kept while the person is signed out for a moment, so that the draft is not filed under nobody.

@@ -3,6 +3,8 @@ import { signal } from "@preact/signals";
 
 /** The conversation on screen, or null for a new one. */
 export const route = signal<string | null>(readRoute());
+/** The secret of a link that somebody shared, or null: then the address is of the person's own. */
+export const sharedToken = /^\/s\/([\w-]{1,100})$/.exec(location.pathname)?.[1] ?? null;
 /** Phone: is the list of conversations drawn over the chat? */
 export const drawerOpen = signal(false);
 

@@ -1,16 +1,16 @@
 /** Who is signed in, and what is left of each budget. */
 import { computed, signal } from "@preact/signals";
 import { call, Refused, whenSignedOut } from "../api";
-import type { Account, Budget } from "../wire";
+import { tightest } from "../text/budget";
+import type { Account } from "../wire";
 import { forgetPerson } from "./memory";
 
 /** `undefined` until the first answer: neither the form nor the chat is shown before. */
 export const account = signal<Account | null | undefined>(undefined);
 export const offline = signal(false);
 
-export const tokenBudget = computed<Budget | null>(
-  () => account.value?.budgets.find((one) => one.limit !== null && one.name.includes("token")) ?? null,
-);
+/** What is shown at all times: the budget that would refuse a message first. */
+export const tightestBudget = computed(() => tightest(account.value?.budgets ?? []));
 
 whenSignedOut(() => {
   account.value = null;

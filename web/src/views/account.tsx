@@ -7,9 +7,10 @@ import { forgetPerson } from "../state/memory";
 import { account, refreshAccount, signOut } from "../state/session";
 import { toast } from "../state/toasts";
 import type { ApiKey } from "../wire";
-import { budgetTitle, resetText, share } from "../text/budget";
+import { budgetTitle, resetText } from "../text/budget";
 import { Dialog } from "./dialog";
 import { IconButton } from "./icons";
+import { Meter } from "./meter";
 import { CopyButton } from "./message";
 
 export const accountOpen = signal(false);
@@ -39,8 +40,8 @@ export function AccountPanel(): JSX.Element | null {
             <span class="numbers">
               {budget.limit === null ? "no limit" : `${(budget.remaining ?? 0).toLocaleString()} of ${budget.limit.toLocaleString()} left`}
             </span>
-            {budget.limit !== null && <progress class={share(budget) < 0.1 ? "meter is-low" : "meter"} max={1} value={share(budget)} aria-label={`${budgetTitle(budget.name)}: left`} />}
-            {budget.resetAt !== null && <span class="hint">{resetText(budget)}</span>}
+            {budget.limit !== null && <Meter budget={budget} />}
+            {resetText(budget) !== "" && <span class="hint">{resetText(budget)}</span>}
           </li>
         ))}
         </ul>

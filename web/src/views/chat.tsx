@@ -1,7 +1,7 @@
 /** The conversation on screen. It scrolls along only while the reader is at the end. */
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { current, type Chat } from "../state/chat";
+import { current, switchTemporary, type Chat } from "../state/chat";
 import { conversations } from "../state/conversations";
 import { setDraft } from "../state/drafts";
 import { drawerOpen, go } from "../state/route";
@@ -31,7 +31,7 @@ export function ChatView(): JSX.Element {
 
 function Header({ chat }: { chat: Chat }): JSX.Element {
   const conversation = conversations.value.find((one) => one.id === chat.id.value);
-  const title = chat.id.value === null ? "New chat" : conversation?.title || "New chat";
+  const title = chat.temporary ? "Temporary chat" : chat.id.value === null ? "New chat" : conversation?.title || "New chat";
   useEffect(() => {
     document.title = chat.id.value === null ? "Tertulia" : `${title} · Tertulia`;
   }, [title]);
@@ -40,6 +40,9 @@ function Header({ chat }: { chat: Chat }): JSX.Element {
       <IconButton icon="menu" label="Show conversations" class="narrow-only" onClick={() => (drawerOpen.value = true)} />
       <h1 dir="auto">{title}</h1>
       {conversation !== undefined && <ConversationMenu conversation={conversation} />}
+      {chat.id.value === null && (chat.temporary || chat.path.value.length === 0) && (
+        <IconButton icon="unkept" label="Temporary chat" pressed={chat.temporary} onClick={switchTemporary} />
+      )}
     </header>
   );
 }
@@ -91,7 +94,7 @@ function Thread({ chat }: { chat: Chat }): JSX.Element {
           <button type="button" class="to-end" onClick={toEnd} aria-label="To the newest message"><Icon name="bottom" /></button>
         )}
         {chat.state.value !== "gone" && <Composer chat={chat} onSend={toEnd} />}
-        <p class="small-print">Answers can be wrong. Check what matters.</p>
+        <p class="small-print">{chat.temporary && "Nothing of this chat is kept once you leave it. "}Answers can be wrong. Check what matters.</p>
       </div>
     </>
   );
@@ -158,7 +161,7 @@ function Nothing({ chat }: { chat: Chat }): JSX.Element {
         {OPENERS.map((text) => (
           <li key={text}>
             <button type="button" onClick={() => {
-              setDraft(chat.id.value ?? "new", text);
+              setDraft(chat.draftPlace, text);
               document.querySelector<HTMLTextAreaElement>(".composer-text")?.focus();
             }}>{text}</button>
           </li>
@@ -174,7 +177,7 @@ function firstName(): string {
 }
 
 // Buttons and links inside rendered markdown are plain elements: one listener serves them all.
-function onThreadClick(event: MouseEvent): void {
+export function onThreadClick(event: MouseEvent): void {
   const target = event.target instanceof Element ? event.target : null;
   const copy = target?.closest<HTMLButtonElement>("button.copy-code");
   if (copy) {

@@ -11,7 +11,7 @@ import { isComposing } from "./message";
 const FALLBACK_BYTES = 256_000; // until the server has said its own limit
 
 export function Composer({ chat, onSend }: { chat: Chat; onSend: () => void }): JSX.Element {
-  const place = chat.id.value ?? "new";
+  const place = chat.draftPlace;
   const draft = draftSignal(place);
   const area = useRef<HTMLTextAreaElement>(null);
   const running = chat.running.value;

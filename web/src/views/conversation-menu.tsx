@@ -1,4 +1,4 @@
-/** Rename, pin and delete one conversation. */
+/** Rename, pin, share and delete one conversation. */
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { forget } from "../state/chat";
@@ -8,10 +8,11 @@ import type { Conversation } from "../wire";
 import { Dialog } from "./dialog";
 import { Icon } from "./icons";
 import { isComposing } from "./message";
+import { ShareDialog } from "./share";
 
 export function ConversationMenu({ conversation }: { conversation: Conversation }): JSX.Element {
   const [open, setOpen] = useState(false);
-  const [asking, setAsking] = useState<"rename" | "delete" | null>(null);
+  const [asking, setAsking] = useState<"rename" | "share" | "delete" | null>(null);
   const root = useRef<HTMLDivElement>(null);
   useEffect(() => {
     if (!open) return;
@@ -50,10 +51,12 @@ export function ConversationMenu({ conversation }: { conversation: Conversation 
             <Icon name="pin" />{conversation.pinned ? "Unpin" : "Pin"}
           </button>
           <button type="button" role="menuitem" onClick={pick(() => setAsking("rename"))}><Icon name="edit" />Rename</button>
+          <button type="button" role="menuitem" onClick={pick(() => setAsking("share"))}><Icon name="link" />Share</button>
           <button type="button" role="menuitem" class="is-danger" onClick={pick(() => setAsking("delete"))}><Icon name="trash" />Delete</button>
         </div>
       )}
       {asking === "rename" && <Rename conversation={conversation} close={() => setAsking(null)} />}
+      {asking === "share" && <ShareDialog conversation={conversation} close={() => setAsking(null)} />}
       {asking === "delete" && <Delete conversation={conversation} close={() => setAsking(null)} />}
     </div>
   );

@@ -17,7 +17,7 @@ export function MessageView({ chat, message }: { chat: Chat; message: Shown }): 
 
 function Question({ chat, message }: { chat: Chat; message: Shown }): JSX.Element {
   const [editing, setEditing] = useState(false);
-  const sending = message.id.startsWith("local_");
+  const sending = message.id.startsWith("local_") && !chat.temporary;
   if (editing) return <Editor chat={chat} message={message} close={() => setEditing(false)} />;
   return (
     <article class="message question" aria-label="You">
@@ -128,6 +128,9 @@ function Refusal({ text }: { text: string }): JSX.Element {
 
 const NOTICES: Record<string, string> = {
   context_shortened: "Context was shortened: the oldest messages were left out",
+  canned: "A ready reply: too busy to answer anew",
+  ladder_small: "The smaller model answers until it is quieter",
+  ladder_short: "Answers are kept short until it is quieter",
   answer_capped: "Answer capped by what is left of the budget",
 };
 
@@ -160,7 +163,7 @@ function ReplyTools({ chat, message }: { chat: Chat; message: Shown }): JSX.Elem
         <BranchSwitch chat={chat} message={message} />
         {message.content !== "" && <CopyButton text={message.content} />}
         <IconButton icon="again" label="Answer again" onClick={again} />
-        {message.content !== "" && (
+        {message.content !== "" && !chat.temporary && (
           <>
             <IconButton icon="up" label="Good answer" pressed={message.feedback === "up"} onClick={() => rate("up")} />
             <IconButton icon="down" label="Bad answer" pressed={message.feedback === "down"} onClick={() => rate("down")} />

@@ -4,12 +4,13 @@ import { useEffect, useRef } from "preact/hooks";
 import { newChat } from "../state/chat";
 import { conversations, hasMore, listState, loadMoreConversations, query, refreshList, searchFor } from "../state/conversations";
 import { addressOf, drawerOpen, go, route } from "../state/route";
-import { account, tokenBudget } from "../state/session";
+import { account, tightestBudget } from "../state/session";
 import type { Conversation } from "../wire";
 import { accountOpen } from "./account";
-import { budgetText, share } from "../text/budget";
+import { budgetText, budgetTitle } from "../text/budget";
 import { ConversationMenu } from "./conversation-menu";
 import { Icon, IconButton, Mark } from "./icons";
+import { Meter } from "./meter";
 import { ThemeButton } from "./theme";
 
 const TYPING_PAUSE_MS = 250;
@@ -125,7 +126,7 @@ function More(): JSX.Element {
 function Me(): JSX.Element | null {
   const me = account.value;
   if (!me) return null;
-  const budget = tokenBudget.value;
+  const budget = tightestBudget.value;
   return (
     <button type="button" class="me" onClick={() => (accountOpen.value = true)} aria-haspopup="dialog">
       <span class="avatar" aria-hidden="true">{me.name.charAt(0).toUpperCase()}</span>
@@ -133,8 +134,8 @@ function Me(): JSX.Element | null {
         <span class="me-name"><span dir="auto">{me.name}</span><span class="plan">{me.plan}</span></span>
         {budget !== null && (
           <>
-            <progress class={share(budget) < 0.1 ? "meter is-low" : "meter"} max={1} value={share(budget)} aria-label="Left of the budget" />
-            <span class="hint">{budgetText(budget)}</span>
+            <Meter budget={budget} />
+            <span class="hint" title={budgetTitle(budget.name)}>{budgetText(budget)}</span>
           </>
         )}
       </span>

@@ -8,7 +8,8 @@ from typing import Any
 
 from tertulia.backends.changes import USER_FIELDS, demand_changeable
 from tertulia.backends.memory.store import MemoryStore
-from tertulia.core.types import Spent, User
+from tertulia.core.deletions import name_mark
+from tertulia.core.types import Page, Spent, User
 
 
 class MemoryAccounts:
@@ -20,7 +21,7 @@ class MemoryAccounts:
     async def add(self, user: User) -> User | None:
         """The new user, or None if the name is taken in any case."""
         name = user.name.casefold()
-        if name in self._store.names:
+        if name in self._store.names or name_mark(name) in self._store.departed.values():
             return None
         self._store.users[user.id] = user
         self._store.names[name] = user.id
@@ -46,6 +47,16 @@ class MemoryAccounts:
     async def count(self) -> int:
         """How many users there are."""
         return len(self._store.users)
+
+    async def page(self, *, plan: str | None, after: str | None, limit: int) -> Page[User]:
+        """Users by id."""
+        users = [
+            user
+            for user_id, user in sorted(self._store.users.items())
+            if user_id > (after or "") and plan in (None, user.plan)
+        ]
+        items = tuple(users[:limit])
+        return Page(items, items[-1].id if len(users) > limit and items else None)
 
     async def spent(self, user_id: str) -> Spent:
         """What `admit` would look at."""

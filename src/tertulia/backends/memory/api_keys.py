@@ -49,3 +49,12 @@ class MemoryApiKeys:
                 self._store.api_keys[key.id] = key
             return user, key
         return None
+
+    async def alive(self, secret_hashes: Sequence[str]) -> frozenset[str]:
+        """Those that are keys of enabled users."""
+        asked, store = frozenset(secret_hashes), self._store
+        return frozenset(
+            key.secret_hash
+            for key in store.api_keys.values()
+            if key.secret_hash in asked and store.enabled(key.owner) is not None
+        )

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Literal
 
 from tertulia.backends.memory.store import MemoryStore
-from tertulia.core.types import BranchMessage, Message, Page, PromptMessage
+from tertulia.core.types import Branch, BranchMessage, Head, Message, Page, PromptMessage
 
 
 class MemoryMessages:
@@ -26,7 +26,7 @@ class MemoryMessages:
         end = len(ids) if before is None else ids.index(before)
         first = max(0, end - limit)
         items = tuple(
-            replace(self._store.messages[owner, message_id], ids=None)
+            self._store.page_message(self._store.messages[owner, message_id])
             for message_id in ids[first:end]
         )
         return Page(items, items[0].id if first > 0 and items else None)
@@ -36,21 +36,34 @@ class MemoryMessages:
         return self._store.messages.get((owner, message_id))
 
     async def branch(
-        self, owner: str, conversation_id: str, leaf: str | None
-    ) -> Sequence[BranchMessage]:
-        """From the root to `leaf`."""
-        path: list[BranchMessage] = []
-        while leaf is not None:
-            message = self._store.messages.get((owner, leaf))
+        self, owner: str, conversation_id: str, leaf: str | Head | None
+    ) -> Branch | None:
+        """From the root to `leaf`, and what the conversation keeps to."""
+        conversation = self._store.conversations.get((owner, conversation_id))
+        if conversation is None:
+            return None
+        if isinstance(leaf, Head):
+            leaf = conversation.head_message_id
+        path: list[Message] = []
+        at = leaf
+        while at is not None:
+            message = self._store.messages.get((owner, at))
             if message is None or message.conversation_id != conversation_id:
                 break
-            path.append(
-                BranchMessage(
-                    message.id, message.role, message.status, message.tokens, message.tokenizer
-                )
-            )
-            leaf = message.parent_id
-        return tuple(reversed(path))
+            path.append(message)
+            at = message.parent_id
+        return Branch(
+            conversation.prompt_version,
+            conversation.model,
+            leaf,
+            tuple(
+                BranchMessage(one.id, one.role, one.status, one.tokens, one.tokenizer)
+                for one in reversed(path)
+            ),
+            path[0].content if path and path[0].role == "user" else None,
+            conversation.instructions,
+            conversation.titled_by,
+        )
 
     async def texts(self, owner: str, message_ids: Sequence[str]) -> Sequence[PromptMessage]:
         """Texts in the given order; what is not there is left out."""

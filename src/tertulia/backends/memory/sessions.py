@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tertulia.backends.memory.store import MemoryStore, StoredSession
 from tertulia.core.types import Session, User
 
@@ -24,12 +26,17 @@ class MemorySessions:
     async def find(self, token_hash: str) -> Session | None:
         """The live session of an enabled user."""
         stored = self._store.sessions.get(token_hash)
-        if stored is None or stored.expires_at <= self._store.clock.now():
+        now = self._store.clock.now()
+        if stored is None or stored.expires_at <= now:
             return None
         user = self._store.enabled(stored.user_id)
         if user is None:
             return None
-        return Session(user, token_hash, stored.created_at)
+        return Session(user, token_hash, now - stored.created_at)
+
+    async def alive(self, token_hashes: Sequence[str]) -> frozenset[str]:
+        """Those that are live sessions of enabled users."""
+        return frozenset([one for one in token_hashes if await self.find(one) is not None])
 
     async def close(self, *, token_hash: str | None = None, user_id: str | None = None) -> int:
         """Closes the session of that token, or all of that user."""

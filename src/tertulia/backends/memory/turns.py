@@ -9,6 +9,8 @@ from tertulia.backends.memory.log import MemoryLog
 from tertulia.backends.memory.store import MemoryStore
 from tertulia.backends.transitions import (
     Entrance,
+    OpenTurn,
+    attempt_of_rerun,
     begun,
     entrance,
     finished,
@@ -19,10 +21,10 @@ from tertulia.backends.transitions import (
     seized,
     user_message,
 )
-from tertulia.core.quota import Reservation
 from tertulia.core.types import (
     Admission,
     Admitted,
+    Held,
     Limits,
     Message,
     NewTurn,
@@ -31,6 +33,7 @@ from tertulia.core.types import (
     Spent,
     Turn,
 )
+from tertulia.core.waiting import unused_cost
 
 
 class MemoryTurns:
@@ -48,8 +51,11 @@ class MemoryTurns:
         if not isinstance(answer, Entrance):
             return answer
         if known is None:
-            return Admitted(self._begin(turn, answer.reservation, now))
-        return Admitted(self._again(known, turn, answer.reservation, now))
+            admitted = Admitted(self._begin(turn, limits, answer, now))
+        else:
+            admitted = Admitted(self._again(known, turn, limits, answer, now))
+        store.pass_door(turn.owner, now)
+        return admitted
 
     async def find(self, owner: str, reply_id: str) -> Turn | None:
         """The owner's turn, whatever its status."""
@@ -61,9 +67,9 @@ class MemoryTurns:
         reply_id = self._store.turn_keys.get((owner, key))
         return self._store.turns[reply_id] if reply_id is not None else None
 
-    async def note(self, reply_id: str, epoch: int, note: Note) -> bool:
+    async def note(self, held: Held, note: Note) -> bool:
         """Who answers, under an epoch; False when superseded."""
-        turn = self._held(reply_id, epoch)
+        turn = self._held(held)
         if turn is None:
             return False
         turn = noted(turn, note)
@@ -76,16 +82,17 @@ class MemoryTurns:
             )
         return True
 
-    async def finish(self, reply_id: str, epoch: int, outcome: Outcome) -> bool:
+    async def finish(self, held: Held, outcome: Outcome) -> bool:
         """Turn, reply and settlement together, once; False when superseded."""
-        turn = self._held(reply_id, epoch)
+        turn = self._held(held)
         if turn is None:
             return False
         now = self._store.clock.now()
-        turn = finished(turn, outcome, now)
-        self._store.put_turn(turn)
-        self._show(turn, outcome)
-        self._store.settle(turn, outcome.charged, now)
+        ended = finished(turn, outcome, now)
+        self._store.put_turn(ended)
+        self._show(ended, outcome)
+        self._store.settle(turn, outcome.usage, now)
+        self._store.give_back(ended, unused_cost(ended))
         return True
 
     async def seize(self, owner: str, reply_id: str, reason: str) -> Turn | None:
@@ -97,9 +104,9 @@ class MemoryTurns:
         self._store.put_turn(turn)
         return turn
 
-    def _begin(self, new: NewTurn, reservation: Reservation | None, now: float) -> Turn:
+    def _begin(self, new: NewTurn, limits: Limits, place: Entrance, now: float) -> Turn:
         store = self._store
-        turn = begun(new, reservation, now)
+        turn = begun(new, limits, place, now)
         if turn.reply_id in store.turns:
             raise ValueError(f"a turn with the id {turn.reply_id} is there already")
         if turn.conversation_id is not None:
@@ -110,19 +117,20 @@ class MemoryTurns:
                     raise ValueError(f"a message {new.user_message_id} is there already")
                 store.put_message(user_message(new, seq, now))
                 seq += 1
-            store.put_message(reply_message(turn, seq))
+            store.put_message(reply_message(turn, new, seq))
             self._move_head(turn, new.title, now)
         store.put_turn(turn)
+        store.line_up(turn)
         store.turn_keys[turn.owner, turn.key] = turn.reply_id
         return turn
 
     def _again(
-        self, failed: Turn, new: NewTurn, reservation: Reservation | None, now: float
+        self, failed: Turn, new: NewTurn, limits: Limits, place: Entrance, now: float
     ) -> Turn:
-        log_attempt = self._log.attempt(failed.reply_id)
-        attempt = max(failed.attempt, log_attempt) + 1
-        turn = rerun(failed, new, reservation, now, attempt=attempt)
+        attempt = attempt_of_rerun(failed, self._log.attempt(failed.reply_id))
+        turn = rerun(failed, new, limits, place, now, attempt=attempt)
         self._store.put_turn(turn)
+        self._store.line_up(turn)
         self._log.restart(turn.reply_id, fence=turn.epoch, attempt=attempt)
         if turn.conversation_id is not None:
             self._show(turn, None)
@@ -133,16 +141,14 @@ class MemoryTurns:
         key = (turn.owner, turn.conversation_id or "")
         conversation = self._store.conversations[key]
         self._store.conversations[key] = replace(
-            conversation,
-            head_message_id=turn.reply_id,
-            updated_at=now,
-            title=conversation.title or title,
+            conversation, updated_at=now, title=conversation.title or title
         )
+        self._store.move_head(*key, turn.reply_id)
 
-    def _held(self, reply_id: str, epoch: int) -> Turn | None:
-        """The open turn if `epoch` is still its epoch."""
-        turn = self._store.turns.get(reply_id)
-        if turn is None or turn.status.is_final or turn.epoch != epoch:
+    def _held(self, held: Held) -> Turn | None:
+        """The open turn if its claim is still this one."""
+        turn = self._store.turns.get(held.reply_id)
+        if turn is None or turn.status.is_final or turn.held != held:
             return None
         return turn
 
@@ -161,16 +167,19 @@ class _Lookup:
     new: NewTurn
     now: float
 
+    def has_left(self) -> bool:
+        return self.new.owner in self.store.departed
+
     def has_conversation(self) -> bool:
         return (self.new.owner, self.new.conversation_id) in self.store.conversations
 
     def message(self, message_id: str | None) -> Message | None:
         return self.store.messages.get((self.new.owner, message_id or ""))
 
-    def open_turns(self) -> Iterator[tuple[Turn, str | None]]:
+    def open_turns(self) -> Iterator[OpenTurn]:
         new, store = self.new, self.store
         for turn in store.open_turns(owner=new.owner, conversation_id=new.conversation_id):
-            yield turn, store.parent_of(turn)
+            yield OpenTurn(turn.reply_id, turn.user_message_id, store.parent_of(turn))
 
     def spent(self) -> Spent:
         return self.store.spent(self.new.owner, self.now)

@@ -14,8 +14,12 @@ from tertulia.core.types import TokenIds, Unit, Usage
 
 _TEXT = '"text":"'
 _IDS = '"token_ids":['
+_DATA = b"data: "
+_EVENT_END = b"\n\n"
 # Ids are kept as 32-bit integers; no vocabulary comes near.
 _ID_LIMIT = 2**31
+# A character has a few tokens. Some control tokens may come before it, but not without end.
+_HELD_IDS = 4096
 
 
 class ChunkBroken(ValueError):
@@ -24,15 +28,19 @@ class ChunkBroken(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """The bytes around text and ids that all plain chunks of one stream share."""
+    """The bytes around text and ids that all plain events of one stream share.
+
+    `between` are those from one event's ids to the next one's text.
+    """
 
     head: bytes
     middle: bytes
     tail: bytes
+    between: bytes
 
 
 class ChunkReader:
-    """Turns the data of one stream's events into units.
+    """Turns one stream's events into units.
 
     Invariant: `_held` are the ids of tokens whose characters are not whole yet; they go with the
     text that completes them.
@@ -45,31 +53,38 @@ class ChunkReader:
         self.usage: Usage | None = None
         self.done = False
 
-    def read(self, data: bytes) -> Unit | None:
-        """The unit in one event's `data`, if it has one; ChunkBroken for anything strange."""
-        shape = self._shape
-        if shape is not None and data.startswith(shape.head):
-            cut = _cut(data, shape)
-            if cut is not None:
-                return self._unit(*cut)
-        if data == b"[DONE]":
-            self.done = True
-            return None
-        return self._parse(data)
+    def read(self, events: bytes) -> list[Unit]:
+        """The units in whole events, each ended by an empty line but for the last one, which lacks
+        it; ChunkBroken for anything strange."""
+        if self._shape is not None and not self._held:
+            plain = _cut(events, self._shape)
+            if plain is not None:
+                return plain
+        units = []
+        for event in events.split(_EVENT_END):
+            if event.startswith(_DATA):
+                unit = self._parse(event[len(_DATA) :])
+                if unit is not None:
+                    units.append(unit)
+        return units
 
     def _unit(self, text: str, ids: TokenIds) -> Unit | None:
-        if ids and not 0 <= min(ids) <= max(ids) < _ID_LIMIT:
-            raise ChunkBroken("the replica sent ids that are none")
         if not text.isascii() and not _is_whole(text):
             raise ChunkBroken("the replica sent half of a surrogate pair")
-        ids = self._held + ids
+        if self._held:
+            ids = self._held + ids
         if not text:
+            if len(ids) > _HELD_IDS:
+                raise ChunkBroken("the replica sends tokens and no text")
             self._held = ids
             return None
         self._held = ()
         return Unit(text, ids)
 
     def _parse(self, data: bytes) -> Unit | None:
+        if data == b"[DONE]":
+            self.done = True
+            return None
         try:
             chunk: dict[str, Any] = json.loads(data)
             if "error" in chunk:
@@ -83,7 +98,7 @@ class ChunkReader:
             finish = choice.get("finish_reason")
         except (ValueError, AttributeError, TypeError, LookupError, RecursionError) as error:
             raise ChunkBroken("the replica sent no completion chunk") from error
-        if not isinstance(text, str) or not all(type(number) is int for number in ids):
+        if not isinstance(text, str) or (ids and not _are_ids(ids)):
             raise ChunkBroken("the replica sent a chunk of another kind")
         if finish is not None and not isinstance(finish, str):
             raise ChunkBroken("the replica sent a finish of another kind")
@@ -99,8 +114,9 @@ class ChunkReader:
     def _read_usage(self, usage: dict[str, Any] | None) -> None:
         if usage:
             details = usage.get("prompt_tokens_details") or {}
+            # Counts beyond all sense are passed on: what is charged is clamped where it is settled.
             self.usage = Usage(
-                input=_count(usage["prompt_tokens"]),
+                input=_count(usage.get("prompt_tokens") or 0),
                 # Missing is unknown, and charged as if nothing had been cached.
                 cached=_count(details.get("cached_tokens") or 0),
                 output=_count(usage.get("completion_tokens") or 0),
@@ -108,7 +124,7 @@ class ChunkReader:
 
 
 def _count(value: object) -> int:
-    if type(value) is not int or value < 0:
+    if type(value) is not int:
         raise ValueError("this is no count")
     return value
 
@@ -122,7 +138,7 @@ def _is_whole(text: str) -> bool:
 
 
 def _learn(data: bytes, text: str) -> _Shape | None:
-    """The shape of a plain chunk, or None if it is not the expected one."""
+    """The shape of a plain event, or None if it is not the expected one."""
     source = data.decode()
     at = source.find(_TEXT)
     if at < 0:
@@ -136,28 +152,51 @@ def _learn(data: bytes, text: str) -> _Shape | None:
     close = source.find("]", ids_at)
     if found != text or ids_at < 0 or close < 0:
         return None
-    middle = source[end - 1 : ids_at + len(_IDS)]
-    return _Shape(source[:start].encode(), middle.encode(), source[close:].encode())
+    head = _DATA + source[:start].encode()
+    middle = source[end - 1 : ids_at + len(_IDS)].encode()
+    tail = source[close:].encode()
+    return _Shape(head, middle, tail, tail + _EVENT_END + head)
 
 
-def _cut(data: bytes, shape: _Shape) -> tuple[str, TokenIds] | None:
-    """Text and ids of a chunk of this shape, or None.
+def _cut(events: bytes, shape: _Shape) -> list[Unit] | None:
+    """The units of events that all are of this shape and have a text, or None.
 
     `middle` begins with the quote that ends the text and holds unescaped quotes, which no text
-    inside JSON can contain: its first match is the text's end.
+    inside JSON can contain: its first match is the text's end. Nor can it contain a line end, so
+    that the line ends count the events.
     """
-    start = len(shape.head)
-    end = data.find(shape.middle, start)
-    if end < 0:
+    if not (events.startswith(shape.head) and events.endswith(shape.tail)):
         return None
-    first_id = end + len(shape.middle)
-    close = data.find(b"]", first_id)
-    if data[close:] != shape.tail:
+    parts = events[len(shape.head) : -len(shape.tail)].split(shape.between)
+    if events.count(b"\n") != 2 * (len(parts) - 1):
         return None
-    raw = data[start:end]
-    try:
-        text = json.loads(b'"' + raw + b'"') if b"\\" in raw else raw.decode()
-        ids = tuple(map(int, data[first_id:close].split(b",")))
-    except ValueError:
-        return None
-    return text, ids
+    units = []
+    for part in parts:
+        raw, middle, numbers = part.partition(shape.middle)
+        if not raw or not middle:
+            return None
+        try:
+            text = raw.decode() if b"\\" not in raw else _unescaped(raw)
+            ids = (int(numbers),) if numbers.isdigit() else tuple(json.loads(b"[%b]" % numbers))
+        except ValueError:
+            return None
+        if not _are_ids(ids):
+            return None
+        units.append(Unit(text, ids))
+    return units
+
+
+def _unescaped(raw: bytes) -> str:
+    """A text in JSON without its quotes; ValueError for none, or for half of a surrogate pair."""
+    text = json.loads(b'"%b"' % raw)
+    assert isinstance(text, str)
+    text.encode()
+    return text
+
+
+def _are_ids(numbers: tuple[object, ...]) -> bool:
+    """Whether these are ids, one at least."""
+    for number in numbers:
+        if type(number) is not int or not 0 <= number < _ID_LIMIT:
+            return False
+    return bool(numbers)

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tertulia.core.engines import EngineName
 from tertulia.core.types import ModelState
 
 
@@ -19,10 +20,9 @@ from tertulia.core.types import ModelState
 class ReplicaAddress:
     """One replica: where it listens, the model it serves and how many sequences it runs at once.
 
-    `trusted` skips the vocabulary check, for an engine that has no `/tokenize`; `priorities` says
-    that it takes a request's priority, which vLLM refuses unless it was told to schedule by it.
-    `own_engine` says that it is Tertulia's: it keeps the system prompt once for all owners, and can
-    forget a conversation.
+    `engine` is a kind of `core.engines`. `trusted` skips the vocabulary check, for one behind
+    something that has no `/tokenize`. `window` is its own where replicas of a model differ.
+    `incarnation` is known of those that report themselves.
     """
 
     name: str
@@ -30,9 +30,10 @@ class ReplicaAddress:
     url: str
     slots: int
     key: str | None = None
+    engine: EngineName = "vllm"
     trusted: bool = False
-    priorities: bool = False
-    own_engine: bool = False
+    window: int | None = None
+    incarnation: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,83 +1,41 @@
-"""The pools: who is healthy, who has room, and generations on one of them.
+"""The `Replicas` port over HTTP: places generations on replicas and runs them there.
 
-Busy is not dead: a replica is lost when it misses two heartbeats, or refuses a connection, and
-then every generation on it ends at once as lost. Room counts what is dispatched from here.
+Who is there and alive is watched elsewhere (`watch.py`); what was sent is counted here, at once.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from urllib.parse import urlsplit
 
-import httpx2
 import structlog
 
-from tertulia.backends.replicas.fleet import FleetSource, ReplicaAddress
-from tertulia.backends.replicas.stream import Connection, Generation, bearer, connect, request_bytes
-from tertulia.core.types import GenerateRequest, ModelState, Said
-from tertulia.ports import Clock, ReplicaLost, Vocabulary
+from tertulia.backends.replicas import questions
+from tertulia.backends.replicas.fleet import FleetSource
+from tertulia.backends.replicas.homes import HomeTable
+from tertulia.backends.replicas.pacer import Pacer
+from tertulia.backends.replicas.replica import Replica, Running
+from tertulia.backends.replicas.request import request_bytes
+from tertulia.backends.replicas.stream import Connection, Generation, connect
+from tertulia.backends.replicas.watch import Watch
+from tertulia.core.deletions import CacheAnswer
+from tertulia.core.fleet import DRAINING, Home, Wanted
+from tertulia.core.placement import place
+from tertulia.core.retries import may_retry
+from tertulia.core.types import GenerateRequest, ModelState, Said, Unit
+from tertulia.ports import Clock, Homes, Registry, ReplicaLost, ReplicaRefused, Vocabulary
 
 _log = structlog.get_logger(__name__)
 
-_HEARTBEAT_S = 1.0
-# While one is missed or down, it is asked sooner: it comes back, or is lost, within about 2 s.
-_RECHECK_S = 0.25
-_HEARTBEAT_TIMEOUT_S = 0.7
-_MISSES = 2
-# A replica that is healthy but gives a sequence no token for this long has forgotten it.
-_SILENCE_S = 120.0
+# As many as a large replica has slots: each then has its connection when the next turn comes.
 _IDLE_CONNECTIONS = 64
+# A stop waits for this answer: a replica that lives gives it within a step.
 _ABORT_S = 2.0
-
-# Texts on which a replica's tokenizer must agree with ours: spaces, scripts, emoji, markup. None
-# holds a control token's text: engines read those as control tokens, and we never send any.
-CORPUS = (
-    "Hello, world! It's 3.14159 o'clock.\n\n  Tabs\tand   spaces ",
-    "def f(x):\n    return x**2  # ünïcödé",
-    "你好，世界。こんにちは 안녕하세요 Привет مرحبا",
-    "👩‍👩‍👧‍👦 e\u0301 \u200b 1234567890",
-    "[INST] <b>&amp;</b> {{7*7}} \\n <s> </s>",
-)
-
-
-@dataclass(slots=True)
-class _Replica:
-    """One replica as this process sees it. Invariant: `running` are exactly its generations."""
-
-    address: ReplicaAddress
-    healthy: bool = False
-    verified: bool = False
-    seen: bool = False
-    refused: str = ""
-    misses: int = 0
-    dispatched: int = 0
-    running: dict[str, tuple[Connection, Generation]] = field(default_factory=dict)
-    idle: list[Connection] = field(default_factory=list)
-
-    @property
-    def usable(self) -> bool:
-        return self.healthy and self.verified
-
-    def doubt(self) -> None:
-        """A connection broke: nothing new goes there until it has answered once more."""
-        self.healthy = False
-        self.verified = False
-
-    @property
-    def room(self) -> int:
-        return max(0, self.address.slots - self.dispatched)
-
-    def lose(self, why: str) -> None:
-        """Ends everything on it: what runs there goes on elsewhere."""
-        # It may come back as another program: its vocabulary is compared again.
-        self.doubt()
-        for connection, _ in self.running.values():
-            connection.fail(why)
-        for connection in self.idle:
-            connection.fail(why)
-        self.idle.clear()
+# What a replica answers when it can't now; any other error from 500 on is a fault of its own.
+_BUSY = frozenset((429, 503))
 
 
 class HttpReplicas:
@@ -89,51 +47,74 @@ class HttpReplicas:
         *,
         vocabulary: Callable[[str], Vocabulary],
         clock: Clock,
+        homes: Homes,
+        registry: Registry | None = None,
+        registry_key: str | None = None,
         pace_s: float = 0.1,
     ):
-        self._source = source
-        self._vocabulary = vocabulary
         self._clock = clock
-        self._pace_s = pace_s
-        self._replicas: dict[str, _Replica] = {}
-        self._models: tuple[ModelState, ...] = ()
+        self._pacer = Pacer(pace_s) if pace_s else None
+        self._homes = HomeTable(homes)
         self._changed = asyncio.Event()
-        self._http = httpx2.AsyncClient(timeout=_HEARTBEAT_TIMEOUT_S, trust_env=False)
-        self._refresh()
+        self._watch = Watch(
+            source,
+            vocabulary=vocabulary,
+            clock=clock,
+            registry=registry,
+            registry_key=registry_key,
+            changed=self._changed.set,
+        )
+
+    async def run(self) -> None:
+        """Watches the fleet until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._homes.run())
+            tasks.create_task(self._watch.run())
 
     # The port.
 
     def models(self) -> Sequence[ModelState]:
         """Every model with its state and the room on its healthy replicas."""
-        states = []
-        for model in self._models:
-            serving = [r for r in self._replicas.values() if r.address.model == model.served]
-            usable = [r for r in serving if r.usable]
-            refused = [r.refused for r in serving if r.refused]
-            if usable:
-                model = replace(model, state="ready", room=sum(r.room for r in usable))
-            elif refused:
-                model = replace(model, state="failed", message=refused[0])
-            elif serving:
-                model = replace(model, state="starting")
-            states.append(model)
-        return states
+        replicas = self._watch.replicas.values()
+        return [
+            _with_state(model, [r for r in replicas if r.address.model == model.served])
+            for model in self._watch.models
+        ]
 
-    def pick(self, model: str) -> str | None:
-        """The healthy replica of this model with the most room."""
-        usable = [r for r in self._replicas.values() if r.usable and r.address.model == model]
-        if not usable:
+    async def place(self, wanted: Wanted) -> str | None:
+        """The replica where the generation costs least to wait for, by all that is known here."""
+        home = await self._homes.find(wanted.conversation)
+        now = self._clock.now()
+        if wanted.avoid and not self._may_retry():
             return None
-        return max(usable, key=lambda r: (r.room, r.address.name)).address.name
+        serving = [r for r in self._watch.replicas.values() if r.address.model == wanted.model]
+        placement = place(wanted, home, [r.candidate(now) for r in serving])
+        if placement is None:
+            return None
+        # From here to the end nothing waits: the next one must see this one.
+        found = self._watch.replicas[placement.replica]
+        found.breaker = found.breaker.sending(now)
+        unread = wanted.prompt_tokens - placement.cached_tokens
+        found.ledger.dispatch(wanted.request_id, unread, now, losses=len(wanted.avoid))
+        self._homes.move(wanted.conversation, Home(placement.replica, wanted.prompt_tokens))
+        return placement.replica
 
-    async def generate(self, replica: str, request: GenerateRequest) -> AsyncGenerator[Said, None]:
+    async def generate(
+        self,
+        replica: str,
+        request: GenerateRequest,
+        *,
+        ripens: Callable[[Sequence[Unit]], bool] | None = None,
+    ) -> AsyncGenerator[Said, None]:
         """Paced batches until one has a `finish`."""
-        found = self._replicas.get(replica)
+        found = self._watch.replicas.get(replica)
         if found is None or not found.usable:
+            if found is not None:
+                _ended(found, request.request_id)
             raise ReplicaLost("the replica is gone")
-        found.dispatched += 1  # counted at dispatch, or a burst would all see the same idle one
+        found.ledger.sent(request.request_id, self._clock.now())
         connection: Connection | None = None
-        clean = False
+        clean, n_said = False, 0
         try:
             connection = await self._connection(found)
             address = found.address
@@ -142,50 +123,67 @@ class HttpReplicas:
                     urlsplit(address.url),
                     address.key,
                     request,
-                    priorities=address.priorities,
-                    own_engine=address.own_engine,
+                    found.engine,
+                    priorities=found.priorities,
                 )
             )
-            generation = Generation(connection, pace_s=self._pace_s)
-            found.running[request.request_id] = (connection, generation)
+            running = Running(connection, self._clock.now())
+            found.running[request.request_id] = running
+            heard = partial(self._heard, found, request.request_id, running)
+            generation = Generation(connection, self._pacer, ripens=ripens, heard=heard)
             while True:
                 said = await generation.next()
+                n_said += sum([len(unit.ids) for unit in said.units])
+                if said.finish is not None and running.said_at is None:
+                    heard(0)  # it had nothing to say
                 if said.finish is not None:
                     clean = connection.complete and connection.reusable
+                    self._keep_home(found, request, n_said)
                 yield said
                 if said.finish is not None:
                     return
         except ReplicaLost:
             # A line that we cut ourselves says nothing about the replica.
             if connection is None or not connection.cut_here:
-                found.doubt()
+                self._failed(found)
+            raise
+        except ReplicaRefused as refused:
+            found.draining = found.draining or refused.code == DRAINING
+            if refused.status >= 500 and refused.status not in _BUSY:
+                found.breaker = found.breaker.failed(self._clock.now())
             raise
         finally:
-            found.running.pop(request.request_id, None)
-            found.dispatched -= 1
+            _ended(found, request.request_id)
             if connection is not None:
                 self._put_back(found, connection, clean=clean)
             self._changed.set()
 
     async def abort(self, replica: str, request_id: str) -> None:
         """Ends the request there, whoever sent it."""
-        found = self._replicas.get(replica)
+        found = self._watch.replicas.get(replica)
         if found is None:
             return
         running = found.running.get(request_id)
-        if found.healthy:
-            try:
-                await self._http.post(
-                    found.address.url + "/inference/v1/abort_requests",
-                    json={"request_ids": [f"cmpl-{request_id}"]},
-                    headers=bearer(found.address.key),
-                    timeout=_ABORT_S,
-                )
-            except httpx2.HTTPError:
+        # Where aborting by id is not allowed, the closed connection ends the sequence.
+        if found.healthy and found.aborts is not False:
+            confirmed = await questions.abort(
+                self._watch.http, found.address, request_id, timeout_s=_ABORT_S
+            )
+            if not confirmed:
                 _log.warning("abort_unconfirmed", replica=replica)
         if running is not None:
-            # Where aborting by id is not allowed, the closed connection ends the sequence.
-            running[0].cut("aborted")
+            running.connection.cut("aborted")
+
+    async def forget(self, owner: str, conversation_id: str | None) -> Mapping[str, CacheAnswer]:
+        """What each replica answers, alive or in doubt."""
+        asked = dict(self._watch.replicas)
+        answers = await asyncio.gather(
+            *(
+                questions.forget(self._watch.http, found.address, owner, conversation_id)
+                for found in asked.values()
+            )
+        )
+        return dict(zip(asked, answers, strict=True))
 
     async def changed(self, *, timeout_s: float) -> None:
         self._changed.clear()
@@ -195,97 +193,68 @@ class HttpReplicas:
         except TimeoutError:
             return
 
-    # Heartbeats.
+    # What was sent and came back.
 
-    async def run(self) -> None:
-        """Watches the fleet until cancelled."""
-        try:
-            while True:
-                self._refresh()
-                await asyncio.gather(*(self._look_at(r) for r in self._replicas.values()))
-                calm = all(r.healthy for r in self._replicas.values())
-                await self._clock.sleep(_HEARTBEAT_S if calm else _RECHECK_S)
-        finally:
-            for found in self._replicas.values():
-                found.lose("the worker ends")
-            await self._http.aclose()
+    def _heard(self, found: Replica, request_id: str, running: Running, n_tokens: int) -> None:
+        now = self._clock.now()
+        if running.said_at is None:
+            retrying = found.ledger.retrying
+            found.ledger.began(request_id, now)
+            found.breaker = found.breaker.succeeded()
+            if found.ledger.retrying < retrying:
+                self._changed.set()  # there is room for another retry
+        found.said(running, n_tokens, now)
 
-    def _refresh(self) -> None:
-        fleet = self._source.current()
-        self._models = fleet.models
-        listed = {address.name: address for address in fleet.replicas}
-        for name in [n for n, r in self._replicas.items() if listed.get(n) != r.address]:
-            self._replicas.pop(name).lose("the replica was taken out of service")
-        for name, address in listed.items():
-            if name not in self._replicas:
-                self._replicas[name] = _Replica(address)
+    def _keep_home(self, found: Replica, request: GenerateRequest, n_said: int) -> None:
+        if request.thread:
+            home = Home(found.address.name, len(request.prompt) + n_said)
+            self._homes.move(request.thread, home)
 
-    async def _look_at(self, found: _Replica) -> None:
-        alive = await self._beats(found)
-        if alive:
-            found.misses = 0
-            if not found.verified:
-                found.refused = await self._disagreement(found)
-                found.verified = not found.refused
-            if not found.healthy:
-                found.healthy = found.seen = True
-                self._changed.set()
-                _log.info("replica_up", replica=found.address.name, verified=found.verified)
-            self._end_silent(found)
-            return
-        found.misses += 1
-        if found.misses == _MISSES and found.seen:
-            _log.warning("replica_lost", replica=found.address.name)
-            found.lose("the replica missed its heartbeats")
-            self._changed.set()
+    def _failed(self, found: Replica) -> None:
+        now = self._clock.now()
+        if not found.draining:  # it said that it would go
+            found.breaker = found.breaker.failed(now)
+        found.doubt(now)
 
-    async def _beats(self, found: _Replica) -> bool:
-        try:
-            answer = await self._http.get(found.address.url + "/health")
-        except httpx2.HTTPError:
-            return False
-        return answer.status_code == 200
+    def _may_retry(self) -> bool:
+        ledgers = [found.ledger for found in self._watch.replicas.values()]
+        return may_retry(
+            retrying=sum(ledger.retrying for ledger in ledgers),
+            active=sum(ledger.running for ledger in ledgers),
+        )
 
-    def _end_silent(self, found: _Replica) -> None:
-        now = asyncio.get_running_loop().time()
-        for connection, generation in list(found.running.values()):
-            if now - generation.progressed_at > _SILENCE_S:
-                connection.fail("the replica gave no token for too long")
-
-    async def _disagreement(self, found: _Replica) -> str:
-        """Why the replica's tokenizer can't be trusted, or nothing: then it agrees with ours."""
-        if found.address.trusted:
-            return ""
-        vocabulary = self._vocabulary(found.address.model)
-        for text in CORPUS:
-            try:
-                answer = await self._http.post(
-                    found.address.url + "/tokenize",
-                    json={
-                        "model": found.address.model,
-                        "prompt": text,
-                        "add_special_tokens": False,
-                    },
-                    headers=bearer(found.address.key),
-                )
-                theirs = tuple(answer.json()["tokens"])
-            except (httpx2.HTTPError, ValueError, KeyError, TypeError):
-                return "its /tokenize does not answer"
-            if theirs != vocabulary.encode(text):
-                return "its tokenizer differs from the model's"
-        return ""
-
-    async def _connection(self, found: _Replica) -> Connection:
+    async def _connection(self, found: Replica) -> Connection:
         while found.idle:
             connection = found.idle.pop()
             if connection.alive:
                 return connection
         return await connect(urlsplit(found.address.url))
 
-    def _put_back(self, found: _Replica, connection: Connection, *, clean: bool) -> None:
+    def _put_back(self, found: Replica, connection: Connection, *, clean: bool) -> None:
         """Keeps a connection whose response ended; any other would carry another's tokens."""
         if clean and found.usable and len(found.idle) < _IDLE_CONNECTIONS:
             connection.rest()
             found.idle.append(connection)
         else:
             connection.fail("closed")
+
+
+def _ended(found: Replica, request_id: str) -> None:
+    found.running.pop(request_id, None)
+    found.ledger.ended(request_id)
+
+
+def _with_state(model: ModelState, serving: Sequence[Replica]) -> ModelState:
+    usable = [r for r in serving if r.usable and not r.draining]
+    refused = [r.refused for r in serving if r.refused]
+    if usable:
+        return replace(
+            model,
+            state="ready",
+            room=sum(r.room for r in usable),
+            slots=sum(r.address.slots for r in usable),
+            ranked_slots=sum(r.address.slots for r in usable if r.priorities),
+        )
+    if refused:
+        return replace(model, state="failed", message=refused[0])
+    return replace(model, state="starting") if serving else model

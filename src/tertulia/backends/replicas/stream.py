@@ -8,35 +8,44 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any, cast
+import os
+from collections.abc import Callable, Sequence
+from typing import cast
 from urllib.parse import SplitResult
 
 import httptools
 
 from tertulia.backends.replicas.chunks import ChunkBroken, ChunkReader
-from tertulia.core.types import GenerateRequest, Said, Unit
+from tertulia.backends.replicas.pacer import Pacer
+from tertulia.core.types import Said, Unit
 from tertulia.ports import ReplicaLost, ReplicaRefused
 
 # Enough for an error body or several hundred chunks between two paced reads.
 _BUFFER_BYTES = 4_000_000
+# With so much unread the socket is left alone, and TCP makes the replica wait.
+_UNREAD_BYTES = 65_536
+# One paced read: some hundred chunks. What is left comes with the next one.
+_READ_BYTES = 65_536
 _HEADERS_BYTES = 65_536
 # The usage follows the finish in the same write, or in the next one.
 USAGE_S = 1.0
 _CONNECT_S = 2.0
 _EVENT_END = b"\n\n"
-_DATA = b"data: "
 
 
 class Connection(asyncio.Protocol):
     """One HTTP/1.1 connection that carries one response at a time.
 
-    `fail` ends it from outside: the reader then gets ReplicaLost instead of waiting.
+    `fail` ends it from outside: the reader then gets ReplicaLost instead of waiting. A reader may
+    have each arrival looked at where it happens, and sleep on: to wake it takes as long as to read.
     """
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
+        self.fd = -1
         self._parser: httptools.HttpResponseParser | None = None
         self._wake: asyncio.Future[None] | None = None
+        self.sleeps_on: Callable[[], bool] | None = None
         self._body = bytearray()
         self._lost: str | None = None
         self._arrived = False
@@ -51,13 +60,12 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self.fd = transport.get_extra_info("socket").fileno()
 
     def data_received(self, data: bytes) -> None:
         if self._parser is None or len(self._body) > _BUFFER_BYTES:
             self.fail("the replica sent more than was asked")
             return
-        assert self._transport is not None
-        self._transport.pause_reading()
         self._arrived = True
         try:
             self._parser.feed_data(data)
@@ -69,6 +77,8 @@ class Connection(asyncio.Protocol):
             if self._head_bytes > _HEADERS_BYTES:
                 self.fail("the replica's headers have no end")
                 return
+        if len(self._body) > _UNREAD_BYTES:
+            self.pause()
         self._awake()
 
     def connection_lost(self, _exc: Exception | None) -> None:
@@ -103,6 +113,7 @@ class Connection(asyncio.Protocol):
         """Sends a whole request and gets ready for its response."""
         assert self._transport is not None
         self._parser = httptools.HttpResponseParser(self)
+        self.sleeps_on = None
         self.status, self.complete, self.reusable = 0, False, False
         self._arrived = False
         self._head_bytes = 0
@@ -111,33 +122,59 @@ class Connection(asyncio.Protocol):
         self._transport.resume_reading()
         self._transport.write(request)
 
+    def pause(self) -> None:
+        """Leaves the socket alone until `read` or `resume`."""
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def read(self) -> None:
+        """Takes what has come to a paused connection, or goes on listening if nothing has.
+
+        It goes around the event loop, for which each pause and each return is two system calls.
+        """
+        transport = self._transport
+        if transport is None or self._lost is not None or transport.is_closing():
+            return  # the descriptor may be another socket's by now
+        try:
+            data = os.read(self.fd, _READ_BYTES)
+        except BlockingIOError:
+            self.resume()
+            return
+        except OSError:
+            data = b""
+        if data:
+            self.data_received(data)
+        else:
+            self.fail("the replica closed the connection")
+
     def resume(self) -> None:
-        """Takes what has come since the last read."""
+        """Listens again."""
         if self._transport is not None and not self.complete:
             self._transport.resume_reading()
 
     def rest(self) -> None:
         """Waits for its next request; while it reads, it hears that the replica has closed it."""
-        self._parser = None
+        self._parser = self.sleeps_on = None
         if self._transport is not None:
             self._transport.resume_reading()
 
     async def more(self) -> None:
         """Waits for bytes, the end of the response or the loss of the connection."""
-        self._wake = asyncio.get_running_loop().create_future()
-        # Bytes may have come since the last call: reading is paused then, and nothing else comes.
+        # Bytes may have come since the last call.
         if not self._arrived and self._lost is None and not self.complete:
+            self._wake = asyncio.get_running_loop().create_future()
             await self._wake
         self._arrived = False
 
-    def take_events(self) -> list[bytes]:
-        """The whole events that have come; the rest stays."""
+    def take_events(self) -> bytes:
+        """The whole events that have come, without the empty line that ends the last one; what
+        follows it stays."""
         end = self._body.rfind(_EVENT_END)
         if end < 0:
-            return []
+            return b""
         whole = bytes(self._body[:end])
         del self._body[: end + len(_EVENT_END)]
-        return whole.split(_EVENT_END)
+        return whole
 
     def take_body(self) -> bytes:
         return bytes(self._body)
@@ -159,7 +196,11 @@ class Connection(asyncio.Protocol):
         self._awake()
 
     def _awake(self) -> None:
-        if self._wake is not None and not self._wake.done():
+        if self._wake is None or self._wake.done():
+            return
+        if self.sleeps_on is not None and self.sleeps_on():
+            self._arrived = False
+        elif not self._wake.done():  # looking at it may have ended the connection
             self._wake.set_result(None)
 
 
@@ -176,107 +217,94 @@ async def connect(url: SplitResult) -> Connection:
     return connection
 
 
-def request_bytes(
-    url: SplitResult,
-    key: str | None,
-    request: GenerateRequest,
-    *,
-    priorities: bool,
-    own_engine: bool,
-) -> bytes:
-    """The completion request as one HTTP message."""
-    sampling = request.sampling
-    body: dict[str, Any] = {
-        "model": request.model,
-        "prompt": request.prompt,
-        "max_tokens": request.max_tokens,
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-        "stream": True,
-        "stream_options": {"include_usage": True},
-        "return_token_ids": True,
-        "cache_salt": request.cache_salt,
-    }
-    if priorities:
-        body["priority"] = request.priority
-    if own_engine:
-        body["cache_shared_tokens"] = request.shared_tokens
-        if request.session_id is not None:
-            body["session_id"] = request.session_id
-    if sampling.seed is not None:
-        body["seed"] = sampling.seed
-    payload = json.dumps(body, separators=(",", ":")).encode()
-    lines = [
-        f"POST {url.path.rstrip('/')}/v1/completions HTTP/1.1",
-        f"Host: {url.netloc}",
-        "Content-Type: application/json",
-        f"Content-Length: {len(payload)}",
-        f"X-Request-Id: {request.request_id}",
-        *(f"{name}: {value}" for name, value in bearer(key).items()),
-    ]
-    assert not any("\r" in line or "\n" in line for line in lines), "a header can't hold a line end"
-    return "\r\n".join(lines).encode() + b"\r\n\r\n" + payload
-
-
-def bearer(key: str | None) -> dict[str, str]:
-    """The header that shows a replica's key, where it has one."""
-    return {"Authorization": f"Bearer {key}"} if key else {}
-
-
 class Generation:
-    """Reads the paced batches of one generation from a connection.
+    """Reads the batches of one generation from a connection, each token at once without a pacer.
 
-    `progressed_at` is the loop time of the last token: progress is liveness.
+    With one, units that `ripens` says no to are kept for the next batch. `heard` is called with the
+    number of tokens as often as any come: progress is liveness.
     """
 
-    def __init__(self, connection: Connection, *, pace_s: float):
+    def __init__(
+        self,
+        connection: Connection,
+        pacer: Pacer | None,
+        *,
+        ripens: Callable[[Sequence[Unit]], bool] | None = None,
+        heard: Callable[[int], None] | None = None,
+    ):
         self._connection = connection
-        self._pace_s = pace_s
+        self._pacer = pacer
+        self._ripens = ripens
+        self._heard = heard
         self._reader = ChunkReader()
-        self._loop = asyncio.get_running_loop()
+        self._units: list[Unit] = []
         self._hurry: asyncio.TimerHandle | None = None
-        self.progressed_at = self._loop.time()
+        if pacer is not None and ripens is not None:
+            connection.sleeps_on = self._sleeps_on
 
     async def next(self) -> Said:
         """The next batch; the last one has a `finish`. ReplicaLost or ReplicaRefused otherwise."""
         connection, reader = self._connection, self._reader
-        units: tuple[Unit, ...] = ()
         while True:
             await connection.more()
             if connection.status >= 300:
                 await self._refuse()
-            units += self._read_units()
+            self._read_units()
             closed = connection.complete or connection.lost is not None
             if reader.done or (closed and reader.finish is not None):
                 if self._hurry is not None:
                     self._hurry.cancel()  # the connection may carry another reply next
-                return Said(units, reader.finish or "abort", reader.usage)
+                return Said(self._take_units(), reader.finish or "abort", reader.usage)
             if closed:
                 # What came last is given first; the loss shows again at the next call.
-                if units:
-                    return Said(units)
+                if self._units:
+                    return Said(self._take_units())
                 raise ReplicaLost(connection.lost or "the stream broke off")
-            if units and reader.finish is None:
-                self.progressed_at = self._loop.time()
-                self._loop.call_later(self._pace_s, connection.resume)
-                return Said(units)
+            if self._units and reader.finish is None:
+                if self._pacer is None:
+                    connection.resume()
+                else:
+                    connection.pause()
+                    self._pacer.later(connection.read)
+                return Said(self._take_units())
             if reader.finish is not None and self._hurry is None:
                 # The reply is whole: its last words don't wait for figures that never come.
-                self._hurry = self._loop.call_later(USAGE_S, connection.fail, "no usage came")
+                loop = asyncio.get_running_loop()
+                self._hurry = loop.call_later(USAGE_S, connection.fail, "no usage came")
             # Headers, half an event, or the end is near: no reason to pace.
             connection.resume()
 
-    def _read_units(self) -> tuple[Unit, ...]:
-        units = []
+    def _sleeps_on(self) -> bool:
+        """Takes what has just come; whether that is nothing to wake anybody for."""
+        connection = self._connection
+        if connection.complete or connection.lost is not None or not 0 < connection.status < 300:
+            return False
+        new = self._read_units()
+        if not new or self._reader.finish is not None or connection.lost is not None:
+            return False
+        assert self._pacer is not None
+        assert self._ripens is not None
+        if self._ripens(new):
+            return False
+        connection.pause()
+        self._pacer.later(connection.read)
+        return True
+
+    def _read_units(self) -> list[Unit]:
         try:
-            for event in self._connection.take_events():
-                if event.startswith(_DATA):
-                    unit = self._reader.read(event[len(_DATA) :])
-                    if unit is not None:
-                        units.append(unit)
+            new = self._reader.read(self._connection.take_events())
         except ChunkBroken as broken:
             self._connection.fail(str(broken))
-        return tuple(units)
+            return []
+        if new:
+            self._units += new
+            if self._heard is not None:
+                self._heard(sum([len(unit.ids) for unit in new]))
+        return new
+
+    def _take_units(self) -> tuple[Unit, ...]:
+        units, self._units = tuple(self._units), []
+        return units
 
     async def _refuse(self) -> None:
         connection = self._connection

@@ -1,6 +1,7 @@
 """Named SQL statements in files, read once: `-- name: claim_next`, its purpose, the statement.
 
-Only statements live there; what is decided about their answers does not.
+Each database has a folder of its own, with one file a noun. Only statements live there; what is
+decided about their answers does not.
 """
 
 from __future__ import annotations
@@ -15,18 +16,20 @@ _NAME = re.compile(r"^-- name: ([a-z_]+)$", re.MULTILINE)
 
 
 @cache
-def statements(noun: str) -> Mapping[str, str]:
-    """The statements of `sql/<noun>.sql` by name; ValueError for one without name or purpose."""
-    text = (Path(__file__).parent / f"{noun}.sql").read_text(encoding="utf-8")
+def statements(dialect: str, noun: str) -> Mapping[str, str]:
+    """The statements of `<dialect>/<noun>.sql`; ValueError for one without name or purpose."""
+    text = (Path(__file__).parent / dialect / f"{noun}.sql").read_text(encoding="utf-8")
     found: dict[str, str] = {}
     _, *parts = _NAME.split(text)
     for name, body in zip(parts[::2], parts[1::2], strict=True):
         purpose, _, statement = body.strip().partition("\n")
         if not purpose.startswith("-- ") or not statement.strip():
-            raise ValueError(f"{noun}.sql: {name} needs a line of purpose and a statement")
+            raise ValueError(
+                f"{dialect}/{noun}.sql: {name} needs a line of purpose and a statement"
+            )
         if name in found:
-            raise ValueError(f"{noun}.sql: {name} is there twice")
+            raise ValueError(f"{dialect}/{noun}.sql: {name} is there twice")
         found[name] = statement.strip().rstrip(";")
     if not found:
-        raise ValueError(f"{noun}.sql holds no named statement")
+        raise ValueError(f"{dialect}/{noun}.sql holds no named statement")
     return MappingProxyType(found)

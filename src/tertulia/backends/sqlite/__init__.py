@@ -10,13 +10,29 @@ from pathlib import Path
 
 from tertulia.backends.sqlite.accounts import SqliteAccounts
 from tertulia.backends.sqlite.api_keys import SqliteApiKeys
+from tertulia.backends.sqlite.batches import SqliteBatches, SqliteBatchWork
+from tertulia.backends.sqlite.branches import SqliteBranches
 from tertulia.backends.sqlite.conversations import SqliteConversations
+from tertulia.backends.sqlite.deletions import SqliteDeletions, SqliteErasure
+from tertulia.backends.sqlite.evaluation import SqliteEvaluation
 from tertulia.backends.sqlite.file import open_writer, prepare, store_error
+from tertulia.backends.sqlite.files import SqliteFiles
+from tertulia.backends.sqlite.instructions import SqliteInstructions
+from tertulia.backends.sqlite.ledger import SqliteLedger
 from tertulia.backends.sqlite.log import SqliteLog
+from tertulia.backends.sqlite.loose import SqliteLooseTurns
 from tertulia.backends.sqlite.messages import SqliteMessages
-from tertulia.backends.sqlite.queue import SqlitePresence, SqliteQueue
+from tertulia.backends.sqlite.moving import (
+    SqliteImports,
+    SqliteImportWork,
+    SqliteTranscripts,
+)
+from tertulia.backends.sqlite.prompts import SqlitePrompts
+from tertulia.backends.sqlite.queue import SqliteLine, SqlitePresence, SqliteQueue
 from tertulia.backends.sqlite.readers import Readers
 from tertulia.backends.sqlite.sessions import SqliteSessions
+from tertulia.backends.sqlite.shares import SqliteShares
+from tertulia.backends.sqlite.tasks import SqliteSummaries, SqliteTasks
 from tertulia.backends.sqlite.turns import SqliteTurns
 from tertulia.backends.sqlite.writer import Writer
 from tertulia.ports import Clock
@@ -45,13 +61,31 @@ class SqliteBackend:
         writer, readers = self._writer, self._readers
         self.log = SqliteLog(writer, clock)
         self.turns = SqliteTurns(writer, readers, self.log, clock)
+        self.loose = SqliteLooseTurns(writer, self.log, clock)
         self.queue = SqliteQueue(writer, readers, clock)
+        self.line = SqliteLine(readers, clock)
         self.presence = SqlitePresence(writer, clock)
         self.conversations = SqliteConversations(writer, readers, self.log, clock)
         self.messages = SqliteMessages(writer, readers)
+        self.branches = SqliteBranches(writer, readers, self.log, clock)
+        self.tasks = SqliteTasks(writer, readers, clock)
+        self.summaries = SqliteSummaries(writer, readers)
+        self.shares = SqliteShares(writer, readers, clock)
         self.accounts = SqliteAccounts(writer, readers, clock)
+        self.ledger = SqliteLedger(writer, readers)
         self.sessions = SqliteSessions(writer, readers, clock)
         self.api_keys = SqliteApiKeys(writer, readers, clock)
+        self.prompts = SqlitePrompts(writer, readers)
+        self.instructions = SqliteInstructions(writer, readers, clock)
+        self.evaluation = SqliteEvaluation(readers)
+        self.files = SqliteFiles(writer, readers, clock)
+        self.batches = SqliteBatches(writer, readers, clock)
+        self.batch_work = SqliteBatchWork(writer, readers, clock)
+        self.deletions = SqliteDeletions(writer, readers, clock)
+        self.erasure = SqliteErasure(writer, readers, clock)
+        self.transcripts = SqliteTranscripts(readers)
+        self.imports = SqliteImports(writer, readers, clock)
+        self.import_work = SqliteImportWork(writer, clock)
 
     async def close(self) -> None:
         """Finishes what waits and lets the file go."""

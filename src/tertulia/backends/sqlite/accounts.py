@@ -9,14 +9,15 @@ from typing import Any, Final
 
 from tertulia.backends.changes import USER_FIELDS, demand_changeable
 from tertulia.backends.sql import statements
+from tertulia.backends.sql.account_rows import user_of, user_values
+from tertulia.backends.sql.pages import page_by_id, users_wanted
 from tertulia.backends.sqlite.readers import Readers
-from tertulia.backends.sqlite.rows import user_of, user_values
 from tertulia.backends.sqlite.turns import spent_of
 from tertulia.backends.sqlite.writer import Writer
-from tertulia.core.types import Spent, User
+from tertulia.core.types import Page, Spent, User
 from tertulia.ports import Clock
 
-SQL: Final = statements("accounts")
+SQL: Final = statements("sqlite", "accounts")
 
 Database = sqlite3.Connection
 
@@ -39,12 +40,12 @@ class SqliteAccounts:
 
     async def find(self, user_id: str) -> User | None:
         """The user, disabled or not."""
-        return await self._readers.ask(lambda database: _find(database, user_id))
+        return await self._readers.look(lambda database: _find(database, user_id))
 
     async def by_name(self, name: str) -> User | None:
         """The user of that name in any case."""
         values = {"name_key": name.casefold()}
-        row = await self._readers.ask(
+        row = await self._readers.look(
             lambda database: database.execute(SQL["by_name"], values).fetchone()
         )
         return user_of(row) if row is not None else None
@@ -68,10 +69,18 @@ class SqliteAccounts:
         row = await self._readers.ask(lambda database: database.execute(SQL["count"]).fetchone())
         return int(row[0])
 
+    async def page(self, *, plan: str | None, after: str | None, limit: int) -> Page[User]:
+        """Users by id."""
+        wanted = users_wanted(plan=plan, after=after, limit=limit)
+        rows = await self._readers.ask(
+            lambda database: database.execute(SQL["page"], wanted).fetchall()
+        )
+        return page_by_id(rows, limit, user_of)
+
     async def spent(self, user_id: str) -> Spent:
         """What `admit` would look at."""
         now = self._clock.now()
-        return await self._readers.ask(lambda database: spent_of(database, user_id, now))
+        return await self._readers.look(lambda database: spent_of(database, user_id, now))
 
 
 def _find(database: Database, user_id: str) -> User | None:

@@ -9,14 +9,15 @@ from typing import Any, Final
 
 from tertulia.backends.changes import LAST_USED_STEP_S
 from tertulia.backends.sql import statements
+from tertulia.backends.sql.account_rows import api_key_of, api_key_values, user_of
+from tertulia.backends.sql.rows import json_list
 from tertulia.backends.sqlite.readers import Readers
-from tertulia.backends.sqlite.rows import api_key_of, user_of
 from tertulia.backends.sqlite.writer import Writer
 from tertulia.core.types import ApiKey, User
 from tertulia.ports import Clock
 
-SQL: Final = statements("api_keys")
-ACCOUNTS: Final = statements("accounts")
+SQL: Final = statements("sqlite", "api_keys")
+ACCOUNTS: Final = statements("sqlite", "accounts")
 
 Database = sqlite3.Connection
 
@@ -31,15 +32,7 @@ class SqliteApiKeys:
 
     async def add(self, key: ApiKey) -> None:
         """Stores a key; its secret is known only by its hash."""
-        values = {
-            "owner": key.owner,
-            "id": key.id,
-            "name": key.name,
-            "prefix": key.prefix,
-            "secret_hash": key.secret_hash,
-            "created_at": key.created_at,
-            "last_used_at": key.last_used_at,
-        }
+        values = api_key_values(key)
 
         def step(database: Database) -> None:
             try:
@@ -73,7 +66,7 @@ class SqliteApiKeys:
             user = database.execute(ACCOUNTS["find"], {"id": row["owner"]}).fetchone()
             return user_of(user), api_key_of(row)
 
-        found = await self._readers.ask(query)
+        found = await self._readers.look(query)
         if found is None:
             return None
         user, key = found
@@ -83,6 +76,14 @@ class SqliteApiKeys:
             await self._writer.put(lambda database: _use(database, values))
             key = replace(key, last_used_at=now)
         return user, key
+
+    async def alive(self, secret_hashes: Sequence[str]) -> frozenset[str]:
+        """Those that are keys of enabled users."""
+        values = {"secret_hashes": json_list(secret_hashes)}
+        rows = await self._readers.look(
+            lambda database: database.execute(SQL["alive"], values).fetchall()
+        )
+        return frozenset(row["secret_hash"] for row in rows)
 
 
 def _use(database: Database, values: Mapping[str, Any]) -> None:

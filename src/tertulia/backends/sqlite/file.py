@@ -9,7 +9,8 @@ import sqlite3
 from pathlib import Path
 from typing import Final
 
-from tertulia.backends.migrations import migrate
+from tertulia.backends.migrations.sqlite import migrate
+from tertulia.core.search import folded
 from tertulia.ports import StoreFull, StoreUnavailable
 
 # A reader of another program (a backup) may hold the file for a moment.
@@ -129,5 +130,5 @@ def _assert_durable(database: sqlite3.Connection) -> None:
 
 
 def _holds(text: str | None, word: str) -> bool:
-    """Whether a text holds a word in any case, letters beyond ASCII included."""
-    return text is not None and word in text.casefold()
+    """Whether a text holds a folded word."""
+    return text is not None and word in folded(text)

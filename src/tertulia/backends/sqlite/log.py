@@ -15,20 +15,19 @@ from functools import partial
 from typing import Final
 
 from tertulia.backends.bell import Sleepers
+from tertulia.backends.gaps import going_on, is_gapless
 from tertulia.backends.sql import statements
 from tertulia.backends.sqlite.writer import Writer
+from tertulia.backends.tail_memory import TAIL_BYTES, size_of
 from tertulia.backends.transitions import BURIED, BURIED_S
 from tertulia.core.types import Append, Entry, Fenced, LogView
 from tertulia.ports import Clock
 
-SQL: Final = statements("log")
+SQL: Final = statements("sqlite", "log")
 HEAD: Final = SQL["head"]
 GO_ON: Final = SQL["go_on"]
 ADD_ENTRY: Final = SQL["add_entry"]
 
-# Memory for tails: some thousands of whole replies; the one unread for longest goes first.
-TAIL_BYTES: Final = 64 * 1024 * 1024
-_ENTRY_BYTES: Final = 200  # what Python adds to each entry
 _TAIL_BYTES: Final = 500
 # Logs dropped in one transaction: nobody waits long behind it.
 DROP_AT_ONCE: Final = 100
@@ -76,7 +75,8 @@ class SqliteLog:
             if answer is not Append.DONE:
                 return
             tail = self._tails.get(reply_id)
-            if tail is not None:
+            # Else they were there before: their writer asked again.
+            if tail is not None and entries and entries[0].seq == len(tail.entries) + 1:
                 assert tail.attempt == attempt
                 tail.entries.extend(entries)
                 self._grow(tail, entries)
@@ -87,7 +87,7 @@ class SqliteLog:
     async def reseed(
         self, reply_id: str, epoch: int, attempt: int, entries: Sequence[Entry]
     ) -> Append:
-        """Writes a lost log again; an existing one is never touched."""
+        """Writes a log again that was lost, or that has lost its end."""
         entries = tuple(entries)
 
         def after(answer: Append) -> None:
@@ -128,6 +128,13 @@ class SqliteLog:
             some = waiting[first : first + DROP_AT_ONCE]
             count += await self._writer.put(partial(_drop, some), partial(self._dropped, some))
         return count
+
+    async def bury(self, reply_ids: Sequence[str]) -> None:
+        """Removes logs for good: nobody, not even their live owner, can write them again."""
+        now, gone = self._clock.now(), tuple(reply_ids)
+        await self._writer.put(
+            lambda database: bury_logs(database, gone, now), lambda _: self.forget(gone)
+        )
 
     def forget(self, reply_ids: Sequence[str]) -> None:
         """The database has other logs now under these ids: whoever reads asks it again."""
@@ -171,7 +178,7 @@ class SqliteLog:
         self._grow(tail, ())
 
     def _grow(self, tail: _Tail, entries: Sequence[Entry]) -> None:
-        added = _size(entries)
+        added = size_of(entries)
         tail.size += added
         self._size += added
         while self._size > self._tail_bytes and self._tails:
@@ -220,7 +227,7 @@ def _append(
     entries: Sequence[Entry],
     database: sqlite3.Connection,
 ) -> Append:
-    if entries and _is_gapless(entries, entries[0].seq):
+    if entries and is_gapless(entries, entries[0].seq):
         head = (entries[-1].seq, reply_id, epoch, attempt, entries[0].seq - 1)
         if database.execute(GO_ON, head).rowcount == 1:
             for entry in entries:
@@ -230,8 +237,9 @@ def _append(
     found = database.execute(HEAD, (reply_id,)).fetchone()
     if found is None:
         return Append.MISSING
-    is_holder = found["fence"] == epoch and found["attempt"] == attempt
-    return Append.DONE if is_holder and not entries else Append.STALE
+    if found["fence"] != epoch or found["attempt"] != attempt:
+        return Append.STALE
+    return going_on(_entries(database, reply_id), entries) or Append.DONE
 
 
 def _reseed(
@@ -241,8 +249,14 @@ def _reseed(
     entries: Sequence[Entry],
     database: sqlite3.Connection,
 ) -> Append:
-    if not _is_gapless(entries, 1) or database.execute(HEAD, (reply_id,)).fetchone() is not None:
+    if not is_gapless(entries, 1):
         return Append.STALE
+    found = database.execute(HEAD, (reply_id,)).fetchone()
+    if found is not None:
+        is_ours = found["fence"] == epoch and found["attempt"] == attempt
+        if not is_ours or found["last"] > len(entries):
+            return Append.STALE
+        _drop([reply_id], database)
     database.execute(SQL["add_head"], (reply_id, epoch, attempt, len(entries)))
     rows = [(reply_id, entry.seq, entry.kind, entry.data, entry.ids) for entry in entries]
     database.executemany(ADD_ENTRY, rows)
@@ -276,15 +290,7 @@ def _entries(database: sqlite3.Connection, reply_id: str) -> tuple[Entry, ...]:
     return tuple(Entry(*row) for row in database.execute(SQL["entries"], (reply_id,)))
 
 
-def _is_gapless(entries: Sequence[Entry], first: int) -> bool:
-    return all(entry.seq == seq for seq, entry in enumerate(entries, first))
-
-
 def _tail_of(found: Fenced | None) -> _Tail:
     if found is None:
         return _Tail(_MISSING, [], _TAIL_BYTES)
-    return _Tail(found.attempt, list(found.entries), _TAIL_BYTES + _size(found.entries))
-
-
-def _size(entries: Sequence[Entry]) -> int:
-    return sum(len(entry.data) + len(entry.ids) + _ENTRY_BYTES for entry in entries)
+    return _Tail(found.attempt, list(found.entries), _TAIL_BYTES + size_of(found.entries))

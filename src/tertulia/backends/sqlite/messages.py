@@ -7,18 +7,19 @@ from collections.abc import Sequence
 from typing import Final, Literal
 
 from tertulia.backends.sql import statements
-from tertulia.backends.sqlite.readers import Readers
-from tertulia.backends.sqlite.rows import (
-    branch_message_of,
+from tertulia.backends.sql.pages import messages_page
+from tertulia.backends.sql.rows import (
+    branch_of,
     json_list,
     message_of,
     prompt_message_of,
 )
+from tertulia.backends.sqlite.readers import Readers
 from tertulia.backends.sqlite.writer import Writer
-from tertulia.core.types import BranchMessage, Message, Page, PromptMessage
+from tertulia.core.types import HEAD, Branch, Head, Message, Page, PromptMessage
 
-SQL: Final = statements("messages")
-CONVERSATIONS: Final = statements("conversations")
+SQL: Final = statements("sqlite", "messages")
+CONVERSATIONS: Final = statements("sqlite", "conversations")
 _AFTER_ALL: Final = 1 << 62
 
 Database = sqlite3.Connection
@@ -57,30 +58,32 @@ class SqliteMessages:
             ).fetchall()
 
         rows = await self._readers.ask(query)
-        if rows is None:
-            return None
-        items = tuple(message_of(row) for row in reversed(rows[:limit]))
-        return Page(items, items[0].id if len(rows) > limit and items else None)
+        return messages_page(rows, limit) if rows is not None else None
 
     async def find(self, owner: str, message_id: str) -> Message | None:
         """One message with its tokens."""
-        row = await self._readers.ask(lambda database: _row(database, owner, message_id))
+        row = await self._readers.look(lambda database: _row(database, owner, message_id))
         return message_of(row) if row is not None else None
 
     async def branch(
-        self, owner: str, conversation_id: str, leaf: str | None
-    ) -> Sequence[BranchMessage]:
-        """From the root to `leaf`."""
-        values = {"owner": owner, "conversation_id": conversation_id, "leaf": leaf}
-        rows = await self._readers.ask(
-            lambda database: database.execute(SQL["branch"], values).fetchall()
+        self, owner: str, conversation_id: str, leaf: str | Head | None
+    ) -> Branch | None:
+        """From the root to `leaf`, and what the conversation keeps to."""
+        values = {
+            "owner": owner,
+            "conversation_id": conversation_id,
+            "to_head": leaf is HEAD,
+            "leaf": None if leaf is HEAD else leaf,
+        }
+        row = await self._readers.look(
+            lambda database: database.execute(SQL["branch"], values).fetchone()
         )
-        return tuple(branch_message_of(row) for row in rows)
+        return branch_of(row) if row is not None else None
 
     async def texts(self, owner: str, message_ids: Sequence[str]) -> Sequence[PromptMessage]:
         """Texts in the given order; what is not there is left out."""
         values = {"owner": owner, "ids": json_list(message_ids)}
-        rows = await self._readers.ask(
+        rows = await self._readers.look(
             lambda database: database.execute(SQL["texts"], values).fetchall()
         )
         found = {row["id"]: prompt_message_of(row) for row in rows}

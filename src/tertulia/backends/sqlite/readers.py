@@ -1,4 +1,5 @@
-"""A few threads with read-only connections, so that a long query never delays a write."""
+"""Read-only connections: one here for what is found by its key, and a few in threads of their own,
+so that a long query delays neither a write nor the event loop."""
 
 from __future__ import annotations
 
@@ -18,6 +19,10 @@ R = TypeVar("R")
 THREADS: Final = 2
 # Queries that may wait for a thread; the next one is told to come back.
 WAITING: Final = 1024
+# A look may take so many times so many instructions of SQLite's machine, about a millisecond: a few
+# rows by their key are hundreds.
+LOOK_STEPS: Final = 1_000
+LOOK_LENGTH: Final = 20
 
 
 class Readers:
@@ -29,6 +34,24 @@ class Readers:
         self._own = threading.local()
         self._opened: list[sqlite3.Connection] = []
         self._waiting = 0
+        self._here: sqlite3.Connection | None = None
+        self._looked = 0
+
+    async def look(self, query: Callable[[sqlite3.Connection], R]) -> R:
+        """The answer of `query`, which finds a few rows by their key.
+
+        It is asked here: a thread would cost ten times as much as the answer. Should it take long
+        after all, or have to wait for a lock, a thread is asked.
+        """
+        try:
+            if self._here is None:
+                self._here = self._open()
+                self._here.execute("PRAGMA busy_timeout = 0")
+                self._here.set_progress_handler(self._is_long, LOOK_STEPS)
+            self._looked = 0
+            return _in_transaction(self._here, query)
+        except sqlite3.OperationalError:
+            return await self.ask(query)
 
     async def ask(self, query: Callable[[sqlite3.Connection], R]) -> R:
         """The answer of `query`, which must only read."""
@@ -47,16 +70,29 @@ class Readers:
             database.close()
         self._opened.clear()
 
+    def _is_long(self) -> bool:
+        self._looked += 1
+        return self._looked > LOOK_LENGTH
+
+    def _open(self) -> sqlite3.Connection:
+        database = open_reader(self._path)
+        self._opened.append(database)
+        return database
+
     def _run(self, query: Callable[[sqlite3.Connection], R]) -> R:
         try:
             database: sqlite3.Connection | None = getattr(self._own, "database", None)
             if database is None:
-                database = self._own.database = open_reader(self._path)
-                self._opened.append(database)
-            database.execute("BEGIN")
-            try:
-                return query(database)
-            finally:
-                database.execute("COMMIT")
+                database = self._own.database = self._open()
+            return _in_transaction(database, query)
         except sqlite3.Error as error:
             raise store_error(error) from error
+
+
+def _in_transaction(database: sqlite3.Connection, query: Callable[[sqlite3.Connection], R]) -> R:
+    database.execute("BEGIN")
+    try:
+        return query(database)
+    finally:
+        if database.in_transaction:
+            database.execute("COMMIT")

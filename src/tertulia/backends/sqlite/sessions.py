@@ -7,14 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tertulia.backends.sql import statements
+from tertulia.backends.sql.account_rows import user_of
+from tertulia.backends.sql.rows import json_list
 from tertulia.backends.sqlite.readers import Readers
-from tertulia.backends.sqlite.rows import user_of
 from tertulia.backends.sqlite.writer import Writer
 from tertulia.core.types import Session, User
 from tertulia.ports import Clock
 
-SQL: Final = statements("sessions")
-ACCOUNTS: Final = statements("accounts")
+SQL: Final = statements("sqlite", "sessions")
+ACCOUNTS: Final = statements("sqlite", "accounts")
 
 Database = sqlite3.Connection
 
@@ -35,12 +36,20 @@ class SqliteSessions:
     async def find(self, token_hash: str) -> Session | None:
         """The live session of an enabled user."""
         values = {"token_hash": token_hash, "now": self._clock.now()}
-        row = await self._readers.ask(
+        row = await self._readers.look(
             lambda database: database.execute(SQL["find"], values).fetchone()
         )
         if row is None:
             return None
-        return Session(user_of(row), token_hash, row["opened_at"])
+        return Session(user_of(row), token_hash, row["age_s"])
+
+    async def alive(self, token_hashes: Sequence[str]) -> frozenset[str]:
+        """Those that are live sessions of enabled users."""
+        values = {"token_hashes": json_list(token_hashes), "now": self._clock.now()}
+        rows = await self._readers.look(
+            lambda database: database.execute(SQL["alive"], values).fetchall()
+        )
+        return frozenset(row["token_hash"] for row in rows)
 
     async def close(self, *, token_hash: str | None = None, user_id: str | None = None) -> int:
         """Closes the session of that token, or all of that user."""

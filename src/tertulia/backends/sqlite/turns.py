@@ -9,12 +9,24 @@ from functools import partial
 from typing import Final
 
 from tertulia.backends.sql import statements
+from tertulia.backends.sql.rows import (
+    balance_values,
+    balances_of,
+    budgets_json,
+    holding_of,
+    message_of,
+    message_values,
+    turn_of,
+    turn_values,
+)
+from tertulia.backends.sqlite.deletions import has_left
 from tertulia.backends.sqlite.log import SqliteLog, log_attempt, restart_log
 from tertulia.backends.sqlite.readers import Readers
-from tertulia.backends.sqlite.rows import message_of, message_values, turn_of, turn_values
 from tertulia.backends.sqlite.writer import Writer
 from tertulia.backends.transitions import (
     Entrance,
+    OpenTurn,
+    attempt_of_rerun,
     begun,
     entrance,
     finished,
@@ -25,10 +37,12 @@ from tertulia.backends.transitions import (
     seized,
     user_message,
 )
-from tertulia.core.quota import Reservation, day_of
+from tertulia.core.quota import Settlement, cost, ledger_moment, settle, settling_moment
 from tertulia.core.types import (
     Admission,
     Admitted,
+    Balance,
+    Held,
     Limits,
     Message,
     NewTurn,
@@ -36,12 +50,16 @@ from tertulia.core.types import (
     Outcome,
     Spent,
     Turn,
+    Usage,
 )
+from tertulia.core.waiting import rank_of, unused_cost, virtual_time, worst_cost
 from tertulia.ports import Clock
 
-SQL: Final = statements("turns")
-MESSAGES: Final = statements("messages")
-CONVERSATIONS: Final = statements("conversations")
+SQL: Final = statements("sqlite", "turns")
+MESSAGES: Final = statements("sqlite", "messages")
+QUEUE: Final = statements("sqlite", "queue")
+CONVERSATIONS: Final = statements("sqlite", "conversations")
+BRANCHES: Final = statements("sqlite", "branches")
 
 Database = sqlite3.Connection
 
@@ -67,18 +85,18 @@ class SqliteTurns:
     async def find(self, owner: str, reply_id: str) -> Turn | None:
         """The owner's turn, whatever its status."""
         values = {"owner": owner, "reply_id": reply_id}
-        return await self._readers.ask(lambda database: _one(database, "by_reply", values))
+        return await self._readers.look(lambda database: _one(database, "by_reply", values))
 
     async def find_by_key(self, owner: str, key: str) -> Turn | None:
         """The turn that this owner began under `key`."""
         values = {"owner": owner, "key": key}
-        return await self._readers.ask(lambda database: _one(database, "by_key", values))
+        return await self._readers.look(lambda database: _one(database, "by_key", values))
 
-    async def note(self, reply_id: str, epoch: int, note: Note) -> bool:
+    async def note(self, held: Held, note: Note) -> bool:
         """Who answers, under an epoch; False when superseded."""
 
         def step(database: Database) -> bool:
-            turn = _held(database, reply_id, epoch)
+            turn = _held(database, held)
             if turn is None:
                 return False
             turn = noted(turn, note)
@@ -91,18 +109,19 @@ class SqliteTurns:
 
         return await self._writer.put(step)
 
-    async def finish(self, reply_id: str, epoch: int, outcome: Outcome) -> bool:
+    async def finish(self, held: Held, outcome: Outcome) -> bool:
         """Turn, reply and settlement together, once; False when superseded."""
         now = self._clock.now()
 
         def step(database: Database) -> bool:
-            turn = _held(database, reply_id, epoch)
+            turn = _held(database, held)
             if turn is None:
                 return False
-            turn = finished(turn, outcome, now)
-            _rewrite(database, turn)
-            _show(database, turn, outcome)
-            settle(database, turn, outcome.charged, now)
+            ended = finished(turn, outcome, now)
+            _rewrite(database, ended)
+            _show(database, ended, outcome)
+            settle_turn(database, turn, outcome.usage, now)
+            give_back(database, ended, unused_cost(ended))
             return True
 
         return await self._writer.put(step)
@@ -123,30 +142,49 @@ class SqliteTurns:
 
 
 def spent_of(database: Database, owner: str, now: float) -> Spent:
-    """What the owner has used today and holds now."""
-    day, day_ends_at = day_of(now)
-    used = database.execute(SQL["used_on"], {"owner": owner, "day": day}).fetchone()[0]
-    running = database.execute(SQL["open_of_owner"], {"owner": owner}).fetchall()
-    reserved = sum(row["reserved"] for row in running)
-    return Spent(used, reserved, tuple(row["reply_id"] for row in running), day_ends_at)
+    """What the owner has used and holds now."""
+    of_owner = {"owner": owner}
+    now_ms = ledger_moment(_ledger_ms(database, owner), now)
+    balances = balances_of(database.execute(SQL["balances"], of_owner))
+    holdings = tuple(holding_of(row) for row in database.execute(SQL["open_of_owner"], of_owner))
+    return Spent(now_ms, balances, holdings)
 
 
-def settle(database: Database, turn: Turn, charged: int, now: float) -> None:
-    """Writes what an ended run cost; the key refuses a second settlement of the same run."""
+def settle_turn(database: Database, turn: Turn, usage: Usage, now: float) -> None:
+    """Writes what an ended run cost; the key refuses a second settlement of the same run.
+
+    `turn` still has the budgets that it was admitted under.
+    """
+    at_ms = settling_moment(_ledger_ms(database, turn.owner), now)
     values = {
         "owner": turn.owner,
-        "day": day_of(now)[0],
         "reply_id": turn.reply_id,
         "epoch": turn.epoch,
-        "settled_at": now,
-        "charged": charged,
-        "input_tokens": turn.usage.input,
-        "cached_tokens": turn.usage.cached,
-        "output_tokens": turn.usage.output,
+        "settled_ms": at_ms,
+        "charged": cost("units", usage),
+        "input_tokens": usage.input,
+        "cached_tokens": usage.cached,
+        "output_tokens": usage.output,
         "plan": turn.plan,
         "model": turn.model,
+        "budgets": budgets_json(turn.budgets),
     }
     database.execute(SQL["settle"], values)
+    _pass(database, turn.owner, at_ms)
+    balances = balances_of(database.execute(SQL["balances"], {"owner": turn.owner}))
+    put_balances(database, turn.owner, settle(balances, Settlement(turn.budgets, usage, at_ms)))
+
+
+def give_back(database: Database, turn: Turn, unused: int) -> None:
+    """So much did a turn not cost that its owner's tag went up by."""
+    values = {"owner": turn.owner, "lane": turn.lane.value, "cost": unused}
+    database.execute(QUEUE["give_back"], values)
+
+
+def put_balances(database: Database, owner: str, balances: Mapping[str, Balance]) -> None:
+    """Writes what is used of some budgets."""
+    for name, balance in balances.items():
+        database.execute(SQL["put_balance"], balance_values(owner, name, balance))
 
 
 def _admit(new: NewTurn, limits: Limits, now: float, database: Database) -> Admission:
@@ -154,9 +192,19 @@ def _admit(new: NewTurn, limits: Limits, now: float, database: Database) -> Admi
     answer = entrance(new, known, limits, _Lookup(database, new, now))
     if not isinstance(answer, Entrance):
         return answer
+    _pass(database, new.owner, ledger_moment(_ledger_ms(database, new.owner), now))
     if known is None:
-        return Admitted(_begin(database, new, answer, now))
-    return Admitted(_again(database, known, new, answer.reservation, now))
+        return Admitted(_begin(database, new, limits, answer, now))
+    return Admitted(_again(database, known, new, limits, answer, now))
+
+
+def _ledger_ms(database: Database, owner: str) -> int | None:
+    door = database.execute(SQL["door"], {"owner": owner}).fetchone()
+    return door["ledger_ms"] if door is not None else None
+
+
+def _pass(database: Database, owner: str, ledger_ms: int) -> None:
+    database.execute(SQL["pass"], {"owner": owner, "ledger_ms": ledger_ms})
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +215,9 @@ class _Lookup:
     new: NewTurn
     now: float
 
+    def has_left(self) -> bool:
+        return has_left(self.database, self.new.owner)
+
     def has_conversation(self) -> bool:
         values = {"owner": self.new.owner, "id": self.new.conversation_id}
         return self.database.execute(CONVERSATIONS["get"], values).fetchone() is not None
@@ -174,17 +225,17 @@ class _Lookup:
     def message(self, message_id: str | None) -> Message | None:
         return _message(self.database, self.new.owner, message_id)
 
-    def open_turns(self) -> Iterator[tuple[Turn, str | None]]:
+    def open_turns(self) -> Iterator[OpenTurn]:
         values = {"owner": self.new.owner, "conversation_id": self.new.conversation_id}
         for row in self.database.execute(SQL["open_of_conversation"], values).fetchall():
-            yield turn_of(row), row["parent_id"]
+            yield OpenTurn(row["reply_id"], row["user_message_id"], row["parent_id"])
 
     def spent(self) -> Spent:
         return spent_of(self.database, self.new.owner, self.now)
 
 
-def _begin(database: Database, new: NewTurn, place: Entrance, now: float) -> Turn:
-    turn = begun(new, place.reservation, now)
+def _begin(database: Database, new: NewTurn, limits: Limits, place: Entrance, now: float) -> Turn:
+    turn = begun(new, limits, place, now)
     if database.execute(SQL["is_there"], {"reply_id": turn.reply_id}).fetchone() is not None:
         raise ValueError(f"a turn with the id {turn.reply_id} is there already")
     if turn.conversation_id is not None:
@@ -196,23 +247,37 @@ def _begin(database: Database, new: NewTurn, place: Entrance, now: float) -> Tur
             message = user_message(new, seq, now)
             database.execute(MESSAGES["add"], message_values(message))
             seq += 1
-        database.execute(MESSAGES["add"], message_values(reply_message(turn, seq)))
+        database.execute(MESSAGES["add"], message_values(reply_message(turn, new, seq)))
         _move_head(database, turn, new.title, now)
     database.execute(SQL["add"], turn_values(turn, place.parent_id))
+    _line_up(database, turn)
     return turn
 
 
 def _again(
-    database: Database, failed: Turn, new: NewTurn, reservation: Reservation | None, now: float
+    database: Database, failed: Turn, new: NewTurn, limits: Limits, place: Entrance, now: float
 ) -> Turn:
-    attempt = max(failed.attempt, log_attempt(database, failed.reply_id)) + 1
-    turn = rerun(failed, new, reservation, now, attempt=attempt)
+    attempt = attempt_of_rerun(failed, log_attempt(database, failed.reply_id))
+    turn = rerun(failed, new, limits, place, now, attempt=attempt)
     _rewrite(database, turn)
+    _line_up(database, turn)
     restart_log(database, turn.reply_id, turn.epoch, attempt)
     if turn.conversation_id is not None:
         _show(database, turn, None)
         _move_head(database, turn, new.title, now)
     return turn
+
+
+def _line_up(database: Database, turn: Turn) -> None:
+    """Gives a turn that was admitted its place in its lane; one that is final needs none."""
+    if turn.status.is_final:
+        return
+    values = {"owner": turn.owner, "lane": turn.lane.value, "reply_id": turn.reply_id}
+    found = database.execute(QUEUE["standing"], values).fetchone()
+    floor = virtual_time(found["first"], found["highest_tag"])
+    rank = rank_of(tag=found["tag"], floor=floor, last=found["last"])
+    database.execute(QUEUE["line_up"], {**values, "rank": rank})
+    database.execute(QUEUE["put_tag"], {**values, "tag": rank + worst_cost(turn)})
 
 
 def _move_head(database: Database, turn: Turn, title: str, now: float) -> None:
@@ -224,11 +289,13 @@ def _move_head(database: Database, turn: Turn, title: str, now: float) -> None:
         "now": now,
     }
     database.execute(CONVERSATIONS["move_head"], values)
+    shown = {"owner": turn.owner, "conversation_id": turn.conversation_id, "leaf": turn.reply_id}
+    database.execute(BRANCHES["mark"], shown)
 
 
-def _held(database: Database, reply_id: str, epoch: int) -> Turn | None:
-    """The open turn if `epoch` is still its epoch."""
-    return _one(database, "held", {"reply_id": reply_id, "epoch": epoch})
+def _held(database: Database, held: Held) -> Turn | None:
+    """The open turn if its claim is still this one."""
+    return _one(database, "held", held._asdict())
 
 
 def _one(database: Database, statement: str, values: Mapping[str, object]) -> Turn | None:

@@ -28,6 +28,13 @@ GROUP: Final = 512
 # When work waits already after a commit, more is on its way: so long is it let gather, because
 # the flush and two thread switches of a commit cost more than a step. Alone nobody waits.
 GATHER_S: Final = 0.003
+# A reader at work keeps deleted words in the write-ahead log: so soon is it tried again.
+SCRUB_AGAIN_S: Final = 0.1
+# While writes come without a pause, that is done in between after so many commits: it costs as much
+# as some of them, and deleted words should not wait for a quiet hour.
+SCRUB_AFTER: Final = 50
+# A reader's page takes less; a backup may take longer, and is waited for anew.
+SCRUBBED_S: Final = 5.0
 
 
 class _Asked(NamedTuple):
@@ -51,6 +58,8 @@ class Writer:
         self._closed = False
         self._closing = threading.Event()
         self._scrub = False
+        self._n_unscrubbed = 0
+        self._awaiting_scrub: list[asyncio.Future[None]] = []
         self._thread = threading.Thread(target=self._run, name="sqlite-writer", daemon=True)
         self._thread.start()
 
@@ -72,6 +81,23 @@ class Writer:
         """Called by a step that deleted words: the write-ahead log is emptied soon after it."""
         self._scrub = True
 
+    async def scrubbed(self) -> bool:
+        """Empties the write-ahead log of all that was committed by now; False if somebody who reads
+        kept it from that for too long."""
+        emptied: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def step(_: sqlite3.Connection) -> None:
+            self._awaiting_scrub.append(emptied)
+            self.scrub()
+
+        await self.put(step)
+        try:
+            async with asyncio.timeout(SCRUBBED_S):
+                await emptied
+        except TimeoutError:
+            return False
+        return True
+
     async def close(self) -> None:
         """Takes nothing more, finishes what waits, and ends the thread."""
         if self._closed:
@@ -89,19 +115,26 @@ class Writer:
                 group, open_ = self._gather()
                 if group:
                     _hand_back(group, self._commit([asked.step for asked in group]))
-                if not self._queue.empty():
-                    self._closing.wait(GATHER_S)
-                elif self._scrub:
+                if self._scrub and (self._queue.empty() or self._n_unscrubbed >= SCRUB_AFTER):
                     self._empty_wal()
+                elif not self._queue.empty():
+                    self._n_unscrubbed += self._scrub
+                    self._closing.wait(GATHER_S)
         finally:
             # Also if this thread fails in a way nobody thought of: no caller waits for ever.
             self._closed = True
             self._refuse_the_rest()
 
     def _gather(self) -> tuple[list[_Asked], bool]:
-        """Waits for the first and takes all that came with it; False once the end is asked for."""
+        """Waits for the first and takes all that came with it; False once the end is asked for.
+
+        Nothing comes while deleted words wait to leave the write-ahead log: then it is their turn.
+        """
         group: list[_Asked] = []
-        asked = self._queue.get()
+        try:
+            asked = self._queue.get(timeout=SCRUB_AGAIN_S if self._scrub else None)
+        except Empty:
+            return group, True
         while asked is not None:
             group.append(asked)
             if len(group) == GROUP:
@@ -166,22 +199,36 @@ class Writer:
                     _hand_back([asked], [ended])
 
     def _empty_wal(self) -> None:
-        """Deleted words leave the write-ahead log too; while a reader is at work, next time."""
+        """Deleted words leave the write-ahead log too; while a reader is at work, soon after."""
         database = self._database
         database.execute("PRAGMA busy_timeout = 0")
         try:
             busy = database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
             self._scrub = bool(busy)
+            if not busy:
+                self._tell_scrubbed()
         except sqlite3.OperationalError:
             self._scrub = True
         finally:
+            self._n_unscrubbed = 0
             database.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
+
+    def _tell_scrubbed(self) -> None:
+        told, self._awaiting_scrub = self._awaiting_scrub, []
+        with suppress(RuntimeError):  # the loop has ended: nobody is left to hear of it
+            for emptied in told:
+                emptied.get_loop().call_soon_threadsafe(_settle, emptied)
 
 
 def _hand_back(group: Sequence[_Asked], answers: Sequence[Any]) -> None:
     """One call into the event loop for the whole group."""
     with suppress(RuntimeError):  # the loop has ended: all is stored, nobody is left to hear of it
         group[0].answer.get_loop().call_soon_threadsafe(_answer, group, answers)
+
+
+def _settle(emptied: asyncio.Future[None]) -> None:
+    if not emptied.done():
+        emptied.set_result(None)
 
 
 def _answer(group: Sequence[_Asked], answers: Sequence[Any]) -> None:

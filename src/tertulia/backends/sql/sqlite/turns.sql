@@ -1,0 +1,96 @@
+-- Turns: admission, and what is written under an epoch. An open turn is queued or running.
+
+-- name: by_key
+-- The turn that an owner began under a key.
+SELECT * FROM whole_turns WHERE owner = :owner AND key = :key;
+
+-- name: by_reply
+-- The owner's turn.
+SELECT * FROM whole_turns WHERE owner = :owner AND reply_id = :reply_id;
+
+-- name: held
+-- The open turn, if this epoch is still its epoch.
+SELECT * FROM whole_turns
+WHERE owner = :owner AND reply_id = :reply_id AND epoch = :epoch AND status IN ('queued', 'running');
+
+-- name: open_of_owner
+-- What an owner holds now: open turns, oldest first.
+SELECT reply_id, lane, reserved, answer_tokens, budgets FROM turns
+WHERE owner = :owner AND status IN ('queued', 'running')
+ORDER BY created_at, reply_id;
+
+-- name: open_of_conversation
+-- The open turns of one conversation: what can be in the way of another.
+SELECT reply_id, user_message_id, parent_id FROM turns
+WHERE owner = :owner AND conversation_id = :conversation_id
+  AND status IN ('queued', 'running')
+ORDER BY created_at, reply_id;
+
+-- name: balances
+-- What an owner had used of each budget at the last settlement.
+SELECT budget, used, at_ms, size, refill_ms FROM balances WHERE owner = :owner;
+
+-- name: door
+-- The owner's row.
+SELECT ledger_ms FROM doors WHERE owner = :owner;
+
+-- name: add
+-- A new turn.
+INSERT INTO turns (
+  owner, reply_id, key, body_sha, kind, plan, lane, requested, answer_tokens, reserved, sampling,
+  status, epoch, attempt, created_at, budgets, abandon_s, conversation_id, user_message_id,
+  parent_id, prompt, notices,
+  lease_until, followed_at, model, reason, replica, request_id, prompt_tokens, finished_at, finish,
+  text, input_tokens, cached_tokens, output_tokens, charged, refusal, failure, last_event_id,
+  stop_reason, difficulty, awaited, summary_id
+) VALUES (
+  :owner, :reply_id, :key, :body_sha, :kind, :plan, :lane, :requested, :answer_tokens, :reserved,
+  :sampling, :status, :epoch, :attempt, :created_at, :budgets, :abandon_s, :conversation_id,
+  :user_message_id, :parent_id, :prompt, :notices, :lease_until, :followed_at, :model, :reason, :replica,
+  :request_id, :prompt_tokens, :finished_at, :finish, :text, :input_tokens, :cached_tokens,
+  :output_tokens, :charged, :refusal, :failure, :last_event_id, :stop_reason, :difficulty,
+  :awaited, :summary_id
+);
+
+-- name: rewrite
+-- Every field of a turn that can change; its ids and its body can't.
+UPDATE turns SET
+  plan = :plan, lane = :lane, requested = :requested, answer_tokens = :answer_tokens,
+  reserved = :reserved, sampling = :sampling, status = :status, epoch = :epoch,
+  attempt = :attempt, created_at = :created_at, budgets = :budgets, abandon_s = :abandon_s,
+  prompt = :prompt, notices = :notices,
+  lease_until = :lease_until, followed_at = :followed_at, model = :model, reason = :reason,
+  replica = :replica, request_id = :request_id, prompt_tokens = :prompt_tokens,
+  finished_at = :finished_at, finish = :finish, text = :text, input_tokens = :input_tokens,
+  cached_tokens = :cached_tokens, output_tokens = :output_tokens, charged = :charged,
+  refusal = :refusal, failure = :failure, last_event_id = :last_event_id,
+  stop_reason = :stop_reason, difficulty = :difficulty, awaited = :awaited,
+  summary_id = :summary_id
+WHERE owner = :owner AND reply_id = :reply_id;
+
+-- name: settle
+-- What an ended run cost, in numbers only.
+INSERT INTO settlements (
+  owner, reply_id, epoch, settled_ms, charged, input_tokens, cached_tokens, output_tokens, plan,
+  model, budgets
+) VALUES (
+  :owner, :reply_id, :epoch, :settled_ms, :charged, :input_tokens, :cached_tokens, :output_tokens,
+  :plan, :model, :budgets
+);
+
+-- name: pass
+-- Passes the owner's door at a moment of the ledger.
+INSERT INTO doors (owner, ledger_ms) VALUES (:owner, :ledger_ms)
+ON CONFLICT (owner) DO UPDATE SET ledger_ms = excluded.ledger_ms;
+
+-- name: put_balance
+-- What is used of a budget after a settlement.
+INSERT INTO balances (owner, budget, used, at_ms, size, refill_ms)
+VALUES (:owner, :budget, :used, :at_ms, :size, :refill_ms)
+ON CONFLICT (owner, budget) DO UPDATE SET
+  used = excluded.used, at_ms = excluded.at_ms, size = excluded.size,
+  refill_ms = excluded.refill_ms;
+
+-- name: is_there
+-- Whether a reply id is taken, by anyone.
+SELECT 1 FROM turns WHERE reply_id = :reply_id;

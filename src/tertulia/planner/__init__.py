@@ -1,0 +1,1 @@
+"""The service's own decisions on invented machines under virtual time: what would happen if."""

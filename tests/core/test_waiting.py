@@ -1,0 +1,513 @@
+"""The line: fair between users whatever they ask, lanes in order, and waits that come true."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tertulia.core.pools import Pool
+from tertulia.core.quota import cost
+from tertulia.core.types import Lane, ModelState, Sampling, Status, Turn, Usage
+from tertulia.core.waiting import (
+    BELIEVED,
+    EMPTY_LANE,
+    GAP_S,
+    HALF_S,
+    REPLY_S,
+    Ahead,
+    Claimable,
+    LaneState,
+    LineView,
+    Pace,
+    ahead_of,
+    claimable,
+    is_dead,
+    lowest_lane,
+    outlook,
+    rank_of,
+    starts_per_s,
+    unused_cost,
+    virtual_time,
+    wait_s,
+    worst_cost,
+)
+
+USERS = ("ana", "ben", "eva")
+users = st.sampled_from(USERS)
+costs = st.one_of(st.integers(1, 100), st.integers(1, 1_000_000))
+
+
+@dataclass(frozen=True)
+class Asked:
+    number: int
+    user: str
+    cost: int
+    rank: int
+
+
+@dataclass
+class OneLane:
+    """A lane as a store keeps it: ranks and tags by the rules under test, and nothing else."""
+
+    tags: dict[str, int] = field(default_factory=dict)
+    waiting: list[Asked] = field(default_factory=list)
+    running: list[Asked] = field(default_factory=list)
+    n_asked: int = 0
+
+    def ask(self, user: str, its_cost: int) -> Asked:
+        first = min((turn.rank for turn in self.waiting), default=None)
+        own = [turn.rank for turn in self.waiting if turn.user == user]
+        rank = rank_of(
+            tag=self.tags.get(user, 0),
+            floor=virtual_time(first, max(self.tags.values(), default=None)),
+            last=max(own, default=None),
+        )
+        self.tags[user] = rank + its_cost
+        self.n_asked += 1
+        asked = Asked(self.n_asked, user, its_cost, rank)
+        self.waiting.append(asked)
+        return asked
+
+    def claim(self) -> Asked:
+        first = min(self.waiting, key=lambda turn: (turn.rank, turn.number))
+        self.waiting.remove(first)
+        self.running.append(first)
+        return first
+
+    def end(self, share: float) -> None:
+        """The oldest running turn ends, having cost only a part of what was reserved."""
+        turn = self.running.pop(0)
+        self.tags[turn.user] -= int(turn.cost * (1 - share))
+
+
+def a_history(lane: OneLane, steps: list[tuple[str, str, int, float]]) -> list[Asked]:
+    """Anything that may happen; the turns in the order of their claims."""
+    claimed = []
+    for step, user, its_cost, share in steps:
+        if step == "ask":
+            lane.ask(user, its_cost)
+        elif step == "claim" and lane.waiting:
+            claimed.append(lane.claim())
+        elif step == "end" and lane.running:
+            lane.end(share)
+    return claimed
+
+
+histories = st.lists(
+    st.tuples(st.sampled_from(["ask", "ask", "claim", "end"]), users, costs, st.floats(0, 1)),
+    max_size=60,
+)
+
+
+# Ranks.
+
+
+@given(histories)
+def test_the_turns_of_one_user_go_in_the_order_in_which_he_asked(
+    steps: list[tuple[str, str, int, float]],
+) -> None:
+    lane = OneLane()
+    claimed = a_history(lane, steps)
+    claimed += [lane.claim() for _ in range(len(lane.waiting))]
+    for user in USERS:
+        numbers = [turn.number for turn in claimed if turn.user == user]
+        assert numbers == sorted(numbers)
+
+
+@given(histories, st.integers(0, 30), st.lists(st.tuples(users, costs), max_size=60), costs)
+def test_a_newcomer_waits_behind_one_turn_of_each_other_user_at_most(
+    steps: list[tuple[str, str, int, float]],
+    n_heavy: int,
+    later: list[tuple[str, int]],
+    its_cost: int,
+) -> None:
+    """However many turns a heavy user has in the line, however huge, and whoever asks after."""
+    lane = OneLane()
+    a_history(lane, steps)
+    for _ in range(n_heavy):
+        lane.ask("ana", 1_000_000)
+    newcomer = lane.ask("zoe", its_cost)
+    before = []
+    for user, more in [*later, *[("ana", 1)] * len(lane.waiting)]:
+        claimed = lane.claim()
+        if claimed == newcomer:
+            break
+        before.append(claimed.user)
+        lane.ask(user, more)
+    assert len(before) == len(set(before))
+
+
+@given(
+    histories,
+    st.lists(st.tuples(costs, costs, costs), min_size=2, max_size=60),
+    st.sampled_from([1, 2, 5]),
+)
+def test_two_who_both_have_turns_in_the_line_get_as_much_within_one_turn_of_each(
+    steps: list[tuple[str, str, int, float]], asks: list[tuple[int, int, int]], n_ahead: int
+) -> None:
+    """The bound of start-time fair queueing, from any moment to any other, whatever was before: who
+    was away or cost less than thought has no credit from that."""
+    lane = OneLane()
+    a_history(lane, steps)
+    lane.waiting.clear()
+    for _ in range(n_ahead):
+        lane.ask("ana", 1)
+        lane.ask("ben", 1)
+    got = {"ana": 0, "ben": 0, "eva": 0}
+    differences = [0]
+    for ana, ben, eva in asks:
+        for user, its_cost in (("ana", ana), ("ana", ana), ("ben", ben), ("ben", ben)):
+            lane.ask(user, its_cost)  # as many as are claimed: so both always have one
+        lane.ask("eva", eva)
+        for _ in range(2):
+            claimed = lane.claim()
+            got[claimed.user] += claimed.cost
+            differences.append(got["ana"] - got["ben"])
+    dearest = max(ana for ana, _, _ in asks) + max(ben for _, ben, _ in asks)
+    assert max(differences) - min(differences) <= dearest
+
+
+@given(histories, st.lists(costs, min_size=2, max_size=20))
+def test_nobody_gains_by_having_been_away(
+    steps: list[tuple[str, str, int, float]], asks: list[int]
+) -> None:
+    """He who always asked is at most one turn further back than he who comes now."""
+    lane = OneLane()
+    a_history(lane, steps)
+    lane.waiting.clear()
+    lane.ask("ana", 1)
+    always, back = lane.ask("ana", 1), lane.ask("zoe", asks[0])
+    assert back.rank >= always.rank - 1
+    ranks = [lane.ask("zoe", its_cost).rank for its_cost in asks[1:]]
+    assert ranks == sorted(set(ranks))
+
+
+@given(histories)
+def test_a_tag_never_falls_below_nothing(steps: list[tuple[str, str, int, float]]) -> None:
+    lane = OneLane()
+    a_history(lane, steps)
+    assert all(tag >= 0 for tag in lane.tags.values())
+
+
+def a_turn(**more: object) -> Turn:
+    known: dict[str, object] = {
+        "owner": "ana",
+        "key": "k",
+        "body_sha": "sha",
+        "kind": "stateless",
+        "reply_id": "m_1",
+        "plan": "free",
+        "lane": Lane.FREE,
+        "requested": "auto",
+        "answer_tokens": 200,
+        "reserved": 300,
+        "sampling": Sampling(),
+        "status": Status.COMPLETED,
+        "epoch": 1,
+        "attempt": 1,
+        "created_at": 0.0,
+    }
+    return Turn(**{**known, **more})  # type: ignore[arg-type]  # the fields of one turn
+
+
+@given(st.integers(0, 100), st.integers(0, 100), st.integers(0, 200))
+def test_a_turn_costs_what_it_used_in_the_end(prompt: int, cached: int, answer: int) -> None:
+    usage = Usage(prompt, min(cached, prompt), answer)
+    ended = a_turn(usage=usage)
+    assert worst_cost(ended) == 100 * 1000 + 200 * 4000
+    assert worst_cost(ended) - unused_cost(ended) == cost("units", usage)
+
+
+def test_a_turn_for_which_nothing_was_reserved_still_passes_nobody() -> None:
+    assert worst_cost(a_turn(reserved=0)) == 1
+
+
+# Claims.
+
+
+def ready(room: int, slots: int, ranked_slots: int = 0) -> ModelState:
+    return ModelState(
+        "small", "lab/small", "ready", room=room, slots=slots, ranked_slots=ranked_slots
+    )
+
+
+@given(st.integers(0, 64), st.integers(1, 64), st.integers(0, 64), st.integers(0, 300))
+def test_chat_takes_any_free_slot_and_a_batch_leaves_some(
+    room: int, slots: int, ranked: int, n_held: int
+) -> None:
+    room, ranked = min(room, slots), min(ranked, slots)
+    may = claimable([ready(room, slots, ranked)], n_held=n_held, n_most=256)
+    if room and n_held < 256:
+        assert may is not None
+        assert may.lowest is not None
+        assert may.lowest >= Lane.FREE
+        assert (may.lowest is Lane.BATCH) == (room > slots // 8 and (room > 1 or slots == 1))
+    elif ranked and n_held < 512:
+        assert may == Claimable(None, ranked)
+    else:
+        assert may is None
+
+
+def test_a_batch_gets_on_where_there_is_one_slot_only() -> None:
+    assert claimable([ready(1, 1)], n_held=0, n_most=8) == Claimable(Lane.BATCH, 0)
+
+
+def test_models_that_are_not_ready_have_no_room() -> None:
+    starting = ModelState("large", "lab/large", "starting", room=8, slots=8, ranked_slots=8)
+    assert claimable([starting], n_held=0, n_most=8) is None
+    assert claimable([], n_held=0, n_most=8) is None
+
+
+LARGE = ModelState("large", "lab/large", "ready", room=0, slots=4)
+
+
+def test_a_turn_that_waits_for_a_full_model_lets_others_pass() -> None:
+    may = claimable([LARGE, ready(1, 4)], n_held=0, n_most=8)
+    assert may == Claimable(Lane.FREE, 0, may.full if may is not None else ())
+    for lane in (Lane.PLUS, Lane.FREE):
+        assert may.lets_wait(lane, "large")
+        assert may.lets_wait(lane, "lab/large")
+        assert not may.lets_wait(lane, "small")
+        assert not may.lets_wait(lane, None)
+
+
+def test_it_does_not_wait_for_what_an_engine_would_put_aside_for_it() -> None:
+    large = ModelState("large", "lab/large", "ready", room=0, slots=4, ranked_slots=4)
+    before = {Lane.PLUS: {"lab/large": 1}, Lane.FREE: {"lab/large": 4}}
+    for models in ([large], [large, ready(2, 4)]):
+        may = claimable(models, n_held=5, n_most=8, before=before)
+        assert may is not None
+        assert not may.lets_wait(Lane.PLUS, "large")
+        assert may.lets_wait(Lane.FREE, "large")
+
+
+def test_a_batch_that_waits_for_a_model_leaves_some_slots_there_free() -> None:
+    models = [ModelState("large", "lab/large", "ready", room=1, slots=4), ready(8, 8)]
+    may = claimable(models, n_held=0, n_most=8)
+    assert may is not None
+    assert (may.lowest, may.lets_wait(Lane.BATCH, "large")) == (Lane.BATCH, True)
+    assert not may.lets_wait(Lane.BATCH, "small")
+    assert not may.lets_wait(Lane.FREE, "large")
+
+
+running_turns = st.dictionaries(st.sampled_from(Lane), st.integers(0, 20))
+
+
+@given(running_turns, st.integers(1, 20))
+def test_without_room_a_chat_turn_still_goes_before_one_of_a_lane_behind_it(
+    running: dict[Lane, int], slots: int
+) -> None:
+    plus, free = running.get(Lane.PLUS, 0), running.get(Lane.FREE, 0)
+    lowest = lowest_lane(Claimable(None, slots), running)
+    if plus + free < slots:  # there is a batch to put aside, or nothing at all
+        assert lowest is Lane.FREE
+    elif plus < slots:
+        assert lowest is Lane.PLUS
+    else:
+        assert lowest is None
+
+
+@given(st.sampled_from(Lane), running_turns)
+def test_with_room_the_lanes_are_those_that_have_it(lane: Lane, running: dict[Lane, int]) -> None:
+    assert lowest_lane(Claimable(lane, 0), running) is lane
+
+
+def test_a_turn_is_dead_once_its_grace_is_over() -> None:
+    assert is_dead(followed_at=10.0, now=40.0, grace_s=30.0)
+    assert not is_dead(followed_at=10.1, now=40.0, grace_s=30.0)
+    assert not is_dead(followed_at=0.0, now=1e9, grace_s=None)
+
+
+# Waits.
+
+
+def view(
+    at: float,
+    *,
+    plus: LaneState = EMPTY_LANE,
+    free: LaneState = EMPTY_LANE,
+    batch: LaneState = EMPTY_LANE,
+) -> LineView:
+    return LineView(at, {Lane.PLUS: plus, Lane.FREE: free, Lane.BATCH: batch})
+
+
+def steady(n_running: int, per_s: int, seconds: int) -> Pace:
+    """What is learned of a lane in which so many run and so many begin each second."""
+    pace = Pace()
+    for at in range(seconds):
+        pace = pace.after(view(float(at), free=LaneState(3, n_running, 100 + per_s * at)))
+    return pace
+
+
+@given(st.integers(1, 200), st.integers(5, 50))
+def test_the_length_of_replies_is_learned_from_those_that_run_and_those_that_end(
+    n_running: int, per_s: int
+) -> None:
+    pace = steady(n_running, per_s, 200)
+    assert pace.reply_s(Lane.FREE) == pytest.approx(n_running / per_s, rel=0.12, abs=0.3)
+    assert pace.reply_s(Lane.PLUS) == REPLY_S
+
+
+def test_while_none_has_ended_replies_are_taken_to_last_longer_and_longer() -> None:
+    lengths = [steady(8, 0, seconds).reply_s(Lane.FREE) for seconds in (2, 10, 20)]
+    assert REPLY_S < lengths[0] < lengths[1] < lengths[2]
+
+
+def test_what_was_seen_fades_by_half() -> None:
+    busy = view(0.0, free=LaneState(0, 6, 6)), view(1.0, free=LaneState(0, 6, 9))
+    pace = Pace().after(busy[0]).after(busy[1])
+    assert (pace.seen[Lane.FREE].run_s, pace.seen[Lane.FREE].ended) == (6.0, 3.0)
+    assert pace.running(Lane.FREE, busy[0]) == 6.0
+    pace = pace.after(view(1.0001, free=LaneState(0, 0, 9)))
+    run_s, ended = pace.seen[Lane.FREE].run_s, pace.seen[Lane.FREE].ended
+    for second in range(int(HALF_S)):
+        pace = pace.after(view(second + 2.0001, free=LaneState(0, 0, 9)))
+    assert pace.seen[Lane.FREE].run_s == pytest.approx(run_s / 2)
+    assert pace.seen[Lane.FREE].ended == pytest.approx(ended / 2)
+
+
+def test_an_old_look_changes_nothing_and_one_after_a_long_while_tells_nothing() -> None:
+    first = Pace().after(view(100.0, free=LaneState(0, 5, 10)))
+    assert first.after(view(100.0, free=LaneState(0, 9, 99))) is first
+    assert first.after(view(99.0, free=LaneState(0, 9, 99))) is first
+    late = first.after(view(100.1 + GAP_S, free=LaneState(0, 5, 99)))
+    assert (late.seen, late.last and late.last.at) == (first.seen, 100.1 + GAP_S)
+    assert late.reply_s(Lane.FREE) == BELIEVED * REPLY_S / BELIEVED
+
+
+def test_whoever_finds_a_free_slot_does_not_wait() -> None:
+    look = view(0.0, free=LaneState(2, 5))
+    assert [wait_s(look, Pace(), Lane.FREE, place=n, n_slots=8) for n in (1, 3)] == [0.0, 0.0]
+    assert wait_s(look, Pace(), Lane.FREE, place=4, n_slots=8) > 0
+
+
+def test_the_capacity_that_paid_turns_use_is_not_left_for_free_ones() -> None:
+    """The whole pool would be a guess that is 2.5 times too short."""
+    look = view(0.0, plus=LaneState(0, 60), free=LaneState(20, 40))
+    whole = wait_s(look, Pace(), Lane.PLUS, place=20, n_slots=100)
+    left = wait_s(look, Pace(), Lane.FREE, place=20, n_slots=100)
+    assert whole == pytest.approx(20 / (100 / REPLY_S))
+    assert left == pytest.approx(20 / (40 / REPLY_S))
+
+
+def test_where_paid_turns_use_everything_free_ones_wait_long_but_not_for_ever() -> None:
+    look = view(0.0, plus=LaneState(0, 10), free=LaneState(3, 0))
+    assert starts_per_s(look, Pace(), Lane.FREE, n_slots=10) == 1 / REPLY_S
+    assert wait_s(look, Pace(), Lane.FREE, place=3, n_slots=10) == 3 * REPLY_S
+
+
+def test_how_many_paid_turns_run_is_taken_as_it_is_as_a_rule() -> None:
+    """By chance it is one more or less at each moment, and over a wait that evens out."""
+    pace = Pace()
+    for at in range(200):
+        pace = pace.after(view(float(at), plus=LaneState(0, 35 + 10 * (at % 2), 0)))
+    assert pace.running(Lane.PLUS, view(200.0)) == pytest.approx(40, abs=0.5)
+    guess = starts_per_s(view(200.0, plus=LaneState(0, 45)), pace, Lane.FREE, n_slots=100)
+    assert guess == pytest.approx(60 / REPLY_S, rel=0.01)
+
+
+def test_where_slots_have_gone_what_runs_there_ends_first() -> None:
+    look = view(0.0, free=LaneState(3, 10))
+    assert wait_s(look, Pace(), Lane.FREE, place=1, n_slots=5) == 6 / (5 / REPLY_S)
+
+
+counts = st.builds(LaneState, st.integers(0, 50), st.integers(0, 50))
+
+
+@given(counts, counts, counts, st.sampled_from(Lane), st.integers(0, 60), st.integers(1, 200))
+def test_who_is_further_back_waits_longer(
+    plus: LaneState, free: LaneState, batch: LaneState, lane: Lane, slots: int, place: int
+) -> None:
+    look = view(0.0, plus=plus, free=free, batch=batch)
+    waits = [wait_s(look, Pace(), lane, place=place + n, n_slots=slots) for n in range(3)]
+    assert waits == sorted(waits)
+    assert look.running == plus.running + free.running + batch.running
+    assert look.queued_before(Lane.FREE) == plus.queued + free.queued
+
+
+# With several models.
+
+TWO = (
+    Pool("large", frozenset({"large", "lab/large"}), 4),
+    Pool("small", frozenset({"small", "lab/small"}), 8),
+)
+
+
+def crowded(**more: int) -> LineView:
+    """The large model is full and twenty wait for it; the small one is idle."""
+    return LineView(
+        0.0,
+        {Lane.FREE: LaneState(queued=20 + more.get("anywhere", 0), running=4)},
+        awaiting={(Lane.FREE, "large"): 15, (Lane.FREE, "lab/large"): 5},
+        running_on={"lab/large": 4},
+    )
+
+
+def waits(look: LineView, lane: Lane, awaited: str | None) -> float:
+    ahead = ahead_of(look, lane, {})
+    return outlook(look, Pace(), lane, ahead=ahead, pools=TWO, awaited=awaited).wait_s
+
+
+def test_who_waits_for_a_full_model_is_in_nobodys_way_at_another() -> None:
+    look = crowded()
+    assert waits(look, Lane.FREE, None) == 0.0
+    assert waits(look, Lane.FREE, "small") == 0.0
+    assert waits(look, Lane.PLUS, "large") == pytest.approx(1 / (4 / REPLY_S))
+    assert waits(look, Lane.FREE, "large") == pytest.approx(21 / (4 / REPLY_S))
+    assert waits(look, Lane.FREE, "lab/large") == waits(look, Lane.FREE, "large")
+    assert waits(look, Lane.FREE, "gone") == 0.0, "any will do for it by now"
+
+
+def test_those_who_go_anywhere_go_where_there_is_room_first() -> None:
+    """Eight of ten find a slot at the small model, and the others wait for one there."""
+    look = crowded(anywhere=10)
+    assert waits(look, Lane.FREE, None) == pytest.approx(3 / (8 / REPLY_S))
+    assert waits(look, Lane.FREE, "small") == pytest.approx(3 / (8 / REPLY_S))
+    assert waits(look, Lane.FREE, "large") == pytest.approx(21 / (4 / REPLY_S))
+
+
+def test_who_has_come_since_is_counted() -> None:
+    come = {(Lane.FREE, "large"): 2, (Lane.FREE, None): 3, (Lane.BATCH, "large"): 9}
+    assert ahead_of(crowded(), Lane.PLUS, come) == Ahead(0.0, {})
+    found = ahead_of(crowded(), Lane.FREE, come)
+    assert found == Ahead(25.0, {"large": 17.0, "lab/large": 5.0})
+    assert found.part(5).awaiting == pytest.approx({"large": 3.4, "lab/large": 1.0})
+    assert Ahead(0.0, {}).part(0) == Ahead(0, {})
+
+
+@given(counts, counts, counts, st.sampled_from(Lane), st.integers(0, 60), st.data())
+def test_with_one_model_it_makes_no_difference_what_is_awaited(
+    plus: LaneState, free: LaneState, batch: LaneState, lane: Lane, slots: int, data: st.DataObject
+) -> None:
+    slots += 1
+    lanes = {Lane.PLUS: plus, Lane.FREE: free, Lane.BATCH: batch}
+    bound = {(one, "small"): data.draw(st.integers(0, lanes[one].queued)) for one in Lane}
+    running = sum(state.running for state in lanes.values())
+    look = LineView(
+        0.0,
+        lanes,
+        awaiting=bound,
+        running_on={"lab/small": data.draw(st.integers(0, running))},
+    )
+    place = data.draw(st.integers(1, look.queued_before(lane) + 1))
+    ahead = ahead_of(look, lane, {}).part(place - 1)
+    expected = wait_s(look, Pace(), lane, place=place, n_slots=slots)
+    for name in (None, "small"):
+        found = outlook(
+            look,
+            Pace(),
+            lane,
+            ahead=ahead,
+            pools=[Pool("small", frozenset({"small", "lab/small"}), slots)],
+            awaited=name,
+        )
+        assert found.wait_s == pytest.approx(expected, abs=1e-6)
+        each_s = starts_per_s(look, Pace(), lane, n_slots=slots)
+        assert found.starts_per_s == pytest.approx(each_s)
+
+
+def test_a_lane_that_nobody_was_in_is_empty() -> None:
+    assert LineView(0.0, {}).lane(Lane.BATCH) == LaneState(0, 0, 0)

@@ -1,0 +1,232 @@
+"""What was deleted under generation, with kills in the middle, is nowhere any more: not in a file
+that the service stored, and not in an engine's cache.
+
+The small real model runs on one thread, as its cache is what is looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tertulia.backends.vocabulary import load_vocabulary
+from tertulia.drills.loopback import loopback
+from tests.e2e.canary import found_in, ways_to_write
+from tests.e2e.processes import Service, installed_models
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.processes,
+    pytest.mark.model,
+    pytest.mark.slow,
+    pytest.mark.timeout(400),
+]
+
+# Small memory, so that blocks go to the disk as well.
+TOML = """
+[models]
+large = "off"
+threads = 1
+slots = 4
+cache_memory_mb = 1
+cache_disk_mb = 64
+[plans.plus]
+budgets = []
+answer_tokens = 120
+"""
+# A line of some words that nobody says by chance, long enough to fill several blocks.
+CANARIES = tuple(f"Zugunruhe{n}" for n in (7431, 8542))
+PATIENT_S = 120.0  # what is deleted is looked at again after half a minute
+
+
+def question(canary: str) -> str:
+    return f"{canary} is the word. Please say {canary}, and then tell me about it. " * 8
+
+
+@dataclass
+class Asked:
+    """A question, and what was seen of its reply."""
+
+    canary: str
+    conversation: str = ""
+    text: str = ""
+    done: dict[str, Any] = field(default_factory=dict)
+
+
+async def converse(http: httpx2.AsyncClient, asked: Asked, heard: asyncio.Event) -> None:
+    """Asks in a new conversation and follows to the end, or to the end of the service."""
+    made = await http.post("/v1/conversations", json={})
+    asked.conversation = made.raise_for_status().json()["id"]
+    kind = ""
+    with suppress(httpx2.HTTPError):
+        async with http.stream(
+            "POST",
+            f"/v1/conversations/{asked.conversation}/messages",
+            json={"content": question(asked.canary)},
+            headers={"Accept": "text/event-stream", "Idempotency-Key": asked.conversation},
+        ) as answer:
+            async for line in answer.aiter_lines():
+                if line.startswith("event: "):
+                    kind = line.removeprefix("event: ")
+                elif line.startswith("data: "):
+                    data = json.loads(line.removeprefix("data: "))
+                    if kind == "delta":
+                        asked.text += data["text"]
+                        heard.set()
+                    elif kind == "done":
+                        asked.done = data
+    heard.set()
+
+
+async def asked_to_the_end(http: httpx2.AsyncClient, canary: str) -> Asked:
+    asked = Asked(canary)
+    await converse(http, asked, asyncio.Event())
+    assert asked.done, "the reply did not come to its end"
+    return asked
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(PATIENT_S):
+        while not await condition():  # noqa: ASYNC110 - another process changes it
+            await asyncio.sleep(0.5)
+
+
+async def deleted(http: httpx2.AsyncClient, conversation: str) -> None:
+    """Insists until it is acknowledged."""
+
+    async def is_gone() -> bool:
+        with suppress(httpx2.HTTPError):
+            status = (await http.delete(f"/v1/conversations/{conversation}")).status_code
+            return status in (204, 404)
+        return False
+
+    await until(is_gone)
+
+
+async def everything_reached(http: httpx2.AsyncClient) -> list[dict[str, Any]]:
+    """The orders, once all of them are over."""
+    orders: list[dict[str, Any]] = []
+
+    async def are_over() -> bool:
+        orders[:] = (await http.get("/v1/admin/deletions")).raise_for_status().json()["items"]
+        return all(order["doneAt"] is not None for order in orders)
+
+    try:
+        await until(are_over)
+    except TimeoutError:
+        raise AssertionError(f"not over: {orders}") from None
+    return orders
+
+
+def said_in_ids(text: str) -> list[tuple[int, ...]]:
+    """The tokens of what was said, but for those at its ends, which depend on their neighbours."""
+    ids = load_vocabulary(installed_models() / "small").encode(text)
+    return [ids[2:-2]] if len(ids) > 8 else []
+
+
+def cached(asked: Asked) -> int:
+    return int(asked.done["usage"]["cached"])
+
+
+async def test_a_deleted_conversation_is_in_no_byte_and_no_cache_whatever_is_killed(
+    tmp_path: Path,
+) -> None:
+    service = Service(tmp_path / "data", TOML)
+    service.start()
+    try:
+        await service.ready()
+        headers = {"Authorization": f"Bearer {service.key}"}
+        async with loopback(60, base_url=service.url, headers=headers) as http:
+            # What is everybody's, and what a conversation that nobody deletes leaves in the cache.
+            await asked_to_the_end(http, "Warm")
+            kept = [await asked_to_the_end(http, "Kept") for _ in range(2)]
+            shared = cached(kept[0])
+            assert cached(kept[1]) > shared + 64
+
+            # The gateway and the worker are killed while the first is being deleted.
+            first, heard = Asked(CANARIES[0]), asyncio.Event()
+            following = asyncio.create_task(converse(http, first, heard))
+            await asyncio.wait_for(heard.wait(), PATIENT_S)
+            ways = ways_to_write(first.canary)
+            assert found_in(service.folder, ways), "the scan does not see what is there"
+            deleting = asyncio.create_task(deleted(http, first.conversation))
+            await asyncio.sleep(0.01)
+            assert service.kill("lanes")
+            await following
+            await service.ready()
+            await deleting
+
+            # And right after the second was acknowledged.
+            second, heard = Asked(CANARIES[1]), asyncio.Event()
+            following = asyncio.create_task(converse(http, second, heard))
+            await asyncio.wait_for(heard.wait(), PATIENT_S)
+            await deleted(http, second.conversation)
+            assert service.kill("lanes")
+            await following
+            await service.ready()
+
+            orders = await everything_reached(http)
+            said = [
+                way
+                for asked in (first, second)
+                for way in ways_to_write(asked.canary, said_in_ids(asked.text))
+            ]
+            left = found_in(service.folder, said)
+            again = [await asked_to_the_end(http, asked.canary) for asked in (first, second)]
+    finally:
+        service.end()
+    assert left == {}
+    assert {order["target"] for order in orders} == {first.conversation, second.conversation}
+    for order in orders:
+        hows = {place: reach["how"] for place, reach in order["reached"].items()}
+        assert hows.pop("disk") == "overwritten"
+        assert hows.pop("rows") == hows.pop("logs") == "deleted"
+        assert set(hows.values()) == {"forgotten"}
+    assert [cached(one) for one in again] == [shared, shared]
+
+
+async def test_an_account_that_ends_leaves_no_byte_of_it(tmp_path: Path) -> None:
+    """Its files and their copies as well, and its name; numbers stay."""
+    service = Service(tmp_path / "data", TOML)
+    service.start()
+    name = "Zugunruhe9653"
+    try:
+        await service.ready()
+        async with loopback(60, base_url=service.url) as http:
+            http.headers["Origin"] = service.url
+            body = {"name": name, "password": "a long enough password"}
+            (await http.post("/v1/auth/register", json=body)).raise_for_status()
+            await asked_to_the_end(http, name)
+            request = {
+                "custom_id": name,
+                "method": "POST",
+                "url": "/v1/chat/completions",
+                "body": {"model": "auto", "messages": [{"role": "user", "content": name}]},
+            }
+            sent = {"file": (f"{name}.jsonl", json.dumps(request).encode())}
+            made = await http.post("/v1/files", data={"purpose": "batch"}, files=sent)
+            batch = {
+                "input_file_id": made.raise_for_status().json()["id"],
+                "endpoint": "/v1/chat/completions",
+                "completion_window": "24h",
+            }
+            (await http.post("/v1/batches", json=batch)).raise_for_status()
+            assert found_in(service.folder, ways_to_write(name))
+            assert (await http.request("DELETE", "/v1/me")).status_code == 204
+            assert service.kill("lanes")
+            await service.ready()
+            http.headers["Authorization"] = f"Bearer {service.key}"
+            [order] = await everything_reached(http)
+            left = found_in(service.folder, ways_to_write(name))
+    finally:
+        service.end()
+    assert left == {}
+    assert order["kind"] == "account"
