@@ -24,11 +24,12 @@ from typing import Any, Final
 import httpx2
 
 from bench.engine.chats import percentile
-from bench.tokens.load import ROOT, free_port, wait_until_ready
+from bench.tokens.load import ROOT, wait_until_ready
 from tertulia.backends.clock import SystemClock
 from tertulia.config import load_settings
 from tertulia.core.types import ApiKey, User
 from tertulia.gateway.auth import secret_hash
+from tertulia.listening import free_port
 from tertulia.wiring.stores import opened_stores
 
 _PLUS_SHARE: Final = 0.4  # of the traffic, as planned

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -18,6 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from tertulia.listening import free_port
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 OWN_CORE: Final = "0"
@@ -167,11 +168,3 @@ def wait_until_ready(port: int, path: str) -> None:
             pass
         time.sleep(0.1)
     raise RuntimeError(f"nothing got ready at port {port}")
-
-
-def free_port() -> int:
-    """A port that nobody listens on just now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

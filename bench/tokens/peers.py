@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from bench.tokens.load import OPENAI, OWN_CORE, Target, Tools, free_port, running, wait_until_ready
+from bench.tokens.load import OPENAI, OWN_CORE, Target, Tools, running, wait_until_ready
+from tertulia.listening import free_port
 
 
 class NotInstalled(Exception):

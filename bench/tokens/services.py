@@ -20,7 +20,6 @@ from bench.tokens.load import (
     Call,
     Target,
     Tools,
-    free_port,
     running,
     wait_until_ready,
 )
@@ -28,6 +27,7 @@ from tertulia.backends.clock import SystemClock
 from tertulia.config import load_settings
 from tertulia.core.types import ApiKey, User
 from tertulia.gateway.auth import secret_hash
+from tertulia.listening import free_port
 from tertulia.wiring.stores import opened_stores
 
 Stores = Literal["sqlite", "fleet"]

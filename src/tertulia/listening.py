@@ -6,14 +6,20 @@ instead of being turned away.
 
 from __future__ import annotations
 
+import secrets
 import socket
 from dataclasses import dataclass
+from typing import Final
 from urllib.parse import urlsplit
 
 # Connections that may wait while a process starts or is started again.
 BACKLOG = 1024
 # The lanes find the gateway's socket here: it stays open while they are started again.
 LISTEN_VARIABLE = "TERTULIA_LISTEN_FD"
+# Below the ports that Linux (from 32768) and others give to outgoing connections: one of those
+# would take a port of ours between look and bind, or while its owner is started again.
+_OWN_PORTS: Final = range(20_000, 32_768)
+_PORTS_TRIED: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,3 +61,15 @@ def bind(host: str, port: int) -> socket.socket:
         made.close()
         raise
     return made
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens on now; OSError if none is found."""
+    for _ in range(_PORTS_TRIED):
+        try:
+            with bind("127.0.0.1", secrets.choice(_OWN_PORTS)) as probe:
+                port: int = probe.getsockname()[1]
+                return port
+        except OSError:
+            continue
+    raise OSError(f"no free port was found in {_PORTS_TRIED} tries")

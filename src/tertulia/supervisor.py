@@ -25,7 +25,7 @@ from tertulia.backends.sqlite.file import FileLock
 from tertulia.config import Settings
 from tertulia.core.types import ModelState
 from tertulia.leaving import CANT_START
-from tertulia.listening import LISTEN_VARIABLE, Listening, bind, listen
+from tertulia.listening import LISTEN_VARIABLE, Listening, free_port, listen
 from tertulia.ports import StoreUnavailable
 from tertulia.replica.catalogue import CatalogueModel, model_named
 from tertulia.replica.main import KEY_VARIABLE
@@ -287,7 +287,7 @@ def _lanes(config: Path | None, bound: socket.socket) -> _Child:
 
 def _engine(settings: Settings, model: CatalogueModel, name: str, board: _Board) -> _Child:
     """An engine on a port of its own, which stays the same when it is started again."""
-    port, key = _free_port(), secrets.token_urlsafe(32)
+    port, key = free_port(), secrets.token_urlsafe(32)
     board.models[name] = ModelState(name, model.served_id, "starting", window=model.window_tokens)
     board.replicas[name] = ReplicaAddress(
         name=f"{name}-0",
@@ -364,12 +364,6 @@ async def _end(child: _Child) -> None:
     except TimeoutError:
         process.kill()
         await process.wait()
-
-
-def _free_port() -> int:
-    with bind("127.0.0.1", 0) as probe:
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _taken(settings: Settings, error: OSError) -> str:

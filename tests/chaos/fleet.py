@@ -7,13 +7,13 @@ the same port and the same settings, so that everybody finds it where it was.
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from tertulia.listening import free_port
 from tertulia.replica.catalogue import model_named
 from tests.chaos.caller import Broken, ask
 from tests.chaos.nursery import Child, Nursery, Order
@@ -232,15 +232,11 @@ health_port = {self.ports[role]}
 
 
 def free_ports(count: int) -> list[int]:
-    """So many ports that nobody listens on now; all are held until the last is found."""
-    probes = [socket.socket() for _ in range(count)]
-    try:
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
+    """So many different ports that nobody listens on now."""
+    found: set[int] = set()
+    while len(found) < count:
+        found.add(free_port())
+    return list(found)
 
 
 async def is_ready(port: int) -> bool:

@@ -58,6 +58,13 @@ class Phase:
     # How many streams one person had open at once, time after time.
     held: list[int] = field(default_factory=list)
     sliced: int = 0
+    # Set when a round of the greedy one and a turn of somebody who pays are over.
+    shown: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def note(self) -> None:
+        """After each of these."""
+        if self.held and self.served["plus"]:
+            self.shown.set()
 
     def wait_s(self, share: float) -> float:
         """So long that this share of all waits for first words was no longer."""
@@ -120,7 +127,7 @@ async def a_run() -> AsyncGenerator[Run, None]:
 
 
 async def run(here: Run, seconds: float) -> list[Phase]:
-    """Every phase for so long, under the same load."""
+    """Every phase for so long, and until it has something to tell, under the same load."""
     phases = [Phase(name) for name in PHASES]
     here.phase = phases[0]
     people = [
@@ -138,6 +145,8 @@ async def run(here: Run, seconds: float) -> list[Phase]:
             here.phase = phase
             before = await sliced(here)
             await asyncio.sleep(seconds)
+            async with asyncio.timeout(PATIENCE_S):
+                await phase.shown.wait()
             phase.sliced = await sliced(here) - before
             print(json.dumps(phase.figures()), flush=True)
         here.over = True
@@ -188,6 +197,7 @@ async def keeps_asking(here: Run, number: int, plan: str, key: str) -> None:
                 await asyncio.sleep(0.2)
                 continue
             phase.served[plan] += 1
+            phase.note()
             phase.first_words_s.append(wait_s)
 
 
@@ -239,6 +249,7 @@ async def takes_all(here: Run, key: str) -> None:
             await asyncio.gather(*(opens(here, https[n % GATEWAYS], url) for n in range(2 * MOST)))
             if phase is here.phase:  # a round over a border belongs to neither side
                 phase.held.append(here.open_most)
+                phase.note()
 
 
 async def opens(here: Run, http: httpx2.AsyncClient, url: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from typing import Literal
 import httpx2
 
 from tertulia.drills.loopback import loopback
+from tertulia.listening import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 START_S = 90.0  # as drills wait: on two busy cores everything starts slowly
@@ -26,14 +26,6 @@ Victim = Literal["engine", "lanes", "tree"]
 def installed_models() -> Path:
     """Where the models are installed on this machine."""
     return Path(os.environ.get("TERTULIA_MODELS_DIR") or ROOT / ".tertulia" / "models").resolve()
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @dataclass

@@ -15,8 +15,8 @@ from tertulia.drills.listener import Seen
 from tertulia.drills.loopback import loopback
 from tertulia.drills.processes import Role, tertulia
 from tertulia.drills.stage import QUESTION, Promise, Stage, whole
+from tertulia.listening import free_port
 from tests.e2e.fleets import STEP_S, a_stage, generations
-from tests.e2e.processes import free_port
 from tests.e2e.stops import measure
 
 pytestmark = [

@@ -12,7 +12,8 @@ import httpx2
 import pytest
 
 from tertulia.drills.loopback import loopback
-from tests.e2e.processes import START_S, Service, free_port, installed_models
+from tertulia.listening import free_port
+from tests.e2e.processes import START_S, Service, installed_models
 
 pytestmark = pytest.mark.anyio
 

@@ -13,6 +13,8 @@ from threading import Event
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from tertulia.listening import free_port
+
 ROOT = Path(__file__).parents[2]
 CHROMIUM = "/usr/bin/chromium"
 START_S = 10.0
@@ -35,9 +37,7 @@ def browser() -> Iterator[Browser]:
 def address() -> Iterator[str]:
     """A fresh fake gateway that serves the committed pages under the gateway's own policy."""
     node = _node()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     process = subprocess.Popen(
         [node, str(ROOT / "web/dev/fake-server.mjs")],
         env={**os.environ, "PORT": str(port)},

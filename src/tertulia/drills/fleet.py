@@ -20,8 +20,8 @@ import httpx2
 from tertulia.drills.loopback import loopback
 from tertulia.drills.postgres_server import PostgresServer
 from tertulia.drills.processes import Role, tertulia
-from tertulia.drills.servers import free_port
 from tertulia.drills.valkey_server import ValkeyServer
+from tertulia.listening import free_port
 from tertulia.replica.main import KEY_VARIABLE
 
 # Python, a database and an engine start at once on what may be a small machine.

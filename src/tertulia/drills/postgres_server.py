@@ -23,9 +23,9 @@ from tertulia.drills.servers import (
     ServerFailed,
     ServerMissing,
     comes_true,
-    free_port,
     is_alive,
 )
+from tertulia.listening import free_port
 
 # A server answers within a second, after a crash within some; on a busy machine it takes longer.
 _START_S: Final = 60.0

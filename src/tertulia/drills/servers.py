@@ -1,8 +1,7 @@
-"""What throw-away servers have in common: a free port, a bounded wait, and the ways they fail."""
+"""What throw-away servers have in common: a bounded wait, and the ways they fail."""
 
 from __future__ import annotations
 
-import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -19,14 +18,6 @@ class ServerMissing(Exception):
 
 class ServerFailed(Exception):
     """A server did not start, refused a command, or can't use its folder."""
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def comes_true(is_so: Callable[[], bool], *, within_s: float) -> bool:

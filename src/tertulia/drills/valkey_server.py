@@ -25,9 +25,9 @@ from tertulia.drills.servers import (
     ServerFailed,
     ServerMissing,
     comes_true,
-    free_port,
     is_alive,
 )
+from tertulia.listening import free_port
 
 PROGRAMS: Final = ("valkey-server", "redis-server")
 # A server answers within tens of milliseconds; on a busy machine it may take seconds.
