@@ -8,7 +8,7 @@ Times are seconds of the store's own clock; a back end never compares another ma
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from tertulia.core.deletions import CacheAnswer
 from tertulia.core.difficulty import Question
@@ -325,6 +325,10 @@ class Rungs(Protocol):
     async def step(self, seen: Foothold, to: int) -> Foothold: ...
 
 
+# A process that says each second that it lives, and is silent for so long, is dead or as good as.
+PROCESS_S: Final = 3.0
+
+
 class Leases(Protocol):
     """How many of something a name holds, over all processes: leases that end by themselves.
 
@@ -338,12 +342,17 @@ class Leases(Protocol):
     * A lease ends `lasts_s` after it was last taken or renewed, by the store's clock. One name's
       leases all last equally long.
     * `renew` holds leases (name, lease) for another `lasts_s`, also those that were lost: they are
-      in use, so they count, whatever the limit.
+      in use, so they count, whatever the limit. With none it still says that this process lives.
+    * A lease `of_process` is over with the process that took it, and may be: whoever finds no room
+      for one gets it from a process that has renewed nothing for `PROCESS_S`. Only such leases are
+      renewed.
     * `free` ends a lease and `forget` all of a name's. They never wait and never fail: what they
       did not reach ends by itself.
     """
 
-    async def take(self, name: str, lease: str, *, limit: int, lasts_s: float) -> float | None: ...
+    async def take(
+        self, name: str, lease: str, *, limit: int, lasts_s: float, of_process: bool = False
+    ) -> float | None: ...
     async def renew(self, held: Sequence[tuple[str, str]], *, lasts_s: float) -> None: ...
     def free(self, name: str, lease: str) -> None: ...
     def forget(self, name: str) -> None: ...

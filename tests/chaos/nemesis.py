@@ -21,9 +21,9 @@ from tests.chaos.stores import StoreHands
 
 Deed = Callable[[], Coroutine[Any, Any, None]]
 
-# A process that was started so long ago is mostly ready; on a busy machine nobody waits longer.
-_SETTLED_S: Final = 1.2
-_PATIENCE_S: Final = 1.5
+# So long has one answered that it is ready before it is a victim like any other.
+_SETTLED_S: Final = 0.4
+_PATIENCE_S: Final = 4.0
 _HOUR_S: Final = 3600.0
 
 
@@ -78,6 +78,8 @@ class Nemesis:
     phases: list[Phase] = field(default_factory=list)
     asked_while_quiet: list[int] = field(default_factory=list)
     _dying: set[str] = field(default_factory=set)  # engines that are killed just now
+    # Since when each of ours has been ready after its last start in a phase.
+    _ready_at: dict[str, float] = field(default_factory=dict)
 
     async def run(self, only: frozenset[str]) -> None:
         """All phases in order, or those named."""
@@ -152,9 +154,11 @@ class Nemesis:
         """Kills one after the other at random, mostly while another is up."""
         every_s = getattr(self.dose, f"{kind}_every_s")
         restarts: set[asyncio.Task[None]] = set()
+        self._ready_at = dict.fromkeys(names, 0.0)
         for _ in range(getattr(self.dose, f"{kind}_kills")):
             await asyncio.sleep(self.chance.uniform(0.3, 1.7) * every_s)
             victim = await self._one_of_two(names)
+            self._ready_at.pop(victim, None)
             async with self._deed(fault, "kill", victim):
                 await self.fleet.nursery.kill(victim)
             restarts.add(asyncio.ensure_future(self._restart(victim)))
@@ -162,20 +166,22 @@ class Nemesis:
         await self.fleet.ready(names)
 
     async def _one_of_two(self, names: list[str]) -> str:
-        """A victim, while there is another that has been up for a moment: so that the pace of the
+        """A victim, while there is another that has served for a moment: so that the pace of the
         kills follows the pace of the restarts. After a while whoever is there."""
         until = time.monotonic() + _PATIENCE_S
         while True:
             now, children = time.monotonic(), self.fleet.nursery.children
-            up = [children[name] for name in names if name in children]
-            settled = [child.name for child in up if now - child.born_at > _SETTLED_S]
+            up = [name for name in names if name in children]
+            settled = [name for name in up if now - self._ready_at.get(name, now) > _SETTLED_S]
             if len(settled) > 1 or (up and now > until):
-                return self.chance.choice(settled or [child.name for child in up])
+                return self.chance.choice(settled or up)
             await asyncio.sleep(0.02)
 
     async def _restart(self, name: str) -> None:
         await asyncio.sleep(self.chance.uniform(0.0, 0.1))
         await self.fleet.run(name)
+        await self.fleet.ready([name])
+        self._ready_at[name] = time.monotonic()
 
     # --- F2: engines -----------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ pytestmark = [
 @pytest.mark.timeout(240)
 async def test_without_the_store_of_counters_everybody_is_served_and_nobody_has_too_much() -> None:
     async with a_run() as here:
-        phases = await run(here, 4.0)
+        phases = await run(here, 2.0)
         assert await drift(here) == ""
     by_name = {phase.name: phase for phase in phases}
     for phase in phases:

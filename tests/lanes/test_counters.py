@@ -35,7 +35,9 @@ class Shared:
         self.mode: Mode = "well"
         self.asked = 0
 
-    async def take(self, name: str, lease: str, *, limit: int, lasts_s: float) -> float | None:
+    async def take(
+        self, name: str, lease: str, *, limit: int, lasts_s: float, of_process: bool = False
+    ) -> float | None:
         await self._reached()
         return await self._leases.take(name, lease, limit=limit, lasts_s=lasts_s)
 
@@ -159,7 +161,9 @@ async def test_an_answer_that_is_late_because_we_were_is_asked_for_once_more(
 class Mute(Shared):
     """A store that does what it is asked and says nothing."""
 
-    async def take(self, name: str, lease: str, *, limit: int, lasts_s: float) -> float | None:
+    async def take(
+        self, name: str, lease: str, *, limit: int, lasts_s: float, of_process: bool = False
+    ) -> float | None:
         await self._leases.take(name, lease, limit=limit, lasts_s=lasts_s)
         return await super().take(name, lease, limit=limit, lasts_s=lasts_s)
 

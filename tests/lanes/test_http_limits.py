@@ -92,7 +92,9 @@ async def test_a_call_that_waits_for_a_whole_reply_takes_a_seat_too() -> None:
 class Silent:
     """A store of counters that is there and never answers."""
 
-    async def take(self, name: str, lease: str, *, limit: int, lasts_s: float) -> float | None:
+    async def take(
+        self, name: str, lease: str, *, limit: int, lasts_s: float, of_process: bool = False
+    ) -> float | None:
         await asyncio.Event().wait()
         return None
 

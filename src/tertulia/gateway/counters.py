@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final
 
 import structlog
@@ -50,12 +51,17 @@ class Counters:
         """Whether the store has failed to answer, and has not been found back yet."""
         return self._breaker.state is not State.CLOSED
 
-    async def take(self, name: str, lease: str, *, limit: int, lasts_s: float) -> float | None:
+    async def take(
+        self, name: str, lease: str, *, limit: int, lasts_s: float, of_process: bool = False
+    ) -> float | None:
         """None: taken, of all or of this gateway's slice. Else the seconds until there is room."""
+        take = partial(
+            self._shared.take, name, lease, limit=limit, lasts_s=lasts_s, of_process=of_process
+        )
         if not self.is_away:
             began = self._clock.now()
             try:
-                wait_s = await self._ask(name, lease, limit, lasts_s)
+                wait_s = await self._ask(take)
             except (StoreUnavailable, TimeoutError):
                 self._failed(began)
             else:
@@ -98,13 +104,13 @@ class Counters:
         self._own.forget(name)
         self._shared.forget(name)
 
-    async def _ask(self, name: str, lease: str, limit: int, lasts_s: float) -> float | None:
+    async def _ask(self, take: Callable[[], Awaitable[float | None]]) -> float | None:
         """The store's answer; StoreUnavailable or TimeoutError if there is none in time."""
         for _ in range(_ASKED):
             began = self._clock.now()
             try:
                 async with asyncio.timeout(CALL_S):
-                    return await self._shared.take(name, lease, limit=limit, lasts_s=lasts_s)
+                    return await take()
             except TimeoutError:
                 if self._clock.now() - began < _OWN_S:
                     raise

@@ -16,7 +16,8 @@ from tertulia.ports import ApiKeys, Clock, Presence, Sessions, StoreUnavailable
 
 # Followed replies are marked this often; the grace before a reply is abandoned is 30 times that.
 _BEAT_S = 1.0
-# What a gateway held that was killed is held so long; two renewals in a row may fail.
+# Two renewals in a row may fail. What a gateway held that was killed is held no longer than this,
+# and makes room before for a reader who needs it.
 _SEAT_S = 15.0
 _RENEW_BEATS = 5
 # A credential that died (logout, disabled account) is noticed after this, and ends its streams when
@@ -61,7 +62,9 @@ class OpenStreams:
     async def take(self, seat: Seat, *, limit: int) -> bool:
         """Whether the owner has room for one more of `limit`. A seat that is not `opened` within
         seconds is gone."""
-        wait_s = await self._counters.take(*seat.held, limit=limit, lasts_s=_SEAT_S)
+        wait_s = await self._counters.take(
+            *seat.held, limit=limit, lasts_s=_SEAT_S, of_process=True
+        )
         return wait_s is None
 
     def give_back(self, seat: Seat) -> None:
@@ -133,12 +136,13 @@ class OpenStreams:
                 continue  # the grace is many beats long
 
     async def hold(self, clock: Clock) -> None:
-        """Renews every seat before it ends, until cancelled; looks each second for a store that is
-        away. Not one loop with `beat`: neither waits for the other's store."""
+        """Renews every seat before it ends, until cancelled; says each second that this gateway
+        lives, and looks for a store that is away. Not one loop with `beat`: neither waits for the
+        other's store."""
         beats = 0
         while True:
             await clock.sleep(_BEAT_S)
             beats += 1
-            if beats % _RENEW_BEATS == 0 or self._counters.is_away:
-                held = [seat.held for seat in self._seats]
-                await self._counters.renew(held, lasts_s=_SEAT_S)
+            is_due = beats % _RENEW_BEATS == 0 or self._counters.is_away
+            held = [seat.held for seat in self._seats] if is_due else []
+            await self._counters.renew(held, lasts_s=_SEAT_S)

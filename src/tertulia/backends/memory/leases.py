@@ -24,8 +24,17 @@ class MemoryLeases:
     def __len__(self) -> int:
         return self._count
 
-    async def take(self, name: str, lease: str, *, limit: int, lasts_s: float) -> float | None:
-        """None: it is held. Else in how many seconds there is a place."""
+    async def take(
+        self,
+        name: str,
+        lease: str,
+        *,
+        limit: int,
+        lasts_s: float,
+        of_process: bool = False,  # noqa: ARG002
+    ) -> float | None:
+        """None: it is held. Else in how many seconds there is a place. All of them are over with
+        the process."""
         assert limit > 0, limit
         now = self._clock.now()
         self._end_old(name, now)
