@@ -21,6 +21,7 @@ from tertulia.core.waiting import (
     Claimable,
     LaneState,
     LineView,
+    Outlook,
     Pace,
     ahead_of,
     claimable,
@@ -507,6 +508,41 @@ def test_with_one_model_it_makes_no_difference_what_is_awaited(
         assert found.wait_s == pytest.approx(expected, abs=1e-6)
         each_s = starts_per_s(look, Pace(), lane, n_slots=slots)
         assert found.starts_per_s == pytest.approx(each_s)
+
+
+def at_engines_with_priorities(look: LineView, lane: Lane, *, slots: int, ranked: int) -> Outlook:
+    pools = [Pool("small", frozenset({"small", "lab/small"}), slots, ranked)]
+    ahead = ahead_of(look, lane, {})
+    return outlook(look, Pace(), lane, ahead=ahead, pools=pools, awaited=None)
+
+
+def test_who_is_put_aside_for_a_turn_is_not_in_its_way() -> None:
+    """Free turns run in all slots and beyond, where paid ones have put them aside."""
+    look = LineView(
+        0.0,
+        {Lane.PLUS: LaneState(2, 4), Lane.FREE: LaneState(9, 4)},
+        running_on={"lab/small": 8},
+    )
+    found = at_engines_with_priorities(look, Lane.PLUS, slots=4, ranked=4)
+    assert found == Outlook(pytest.approx(3 / (4 / REPLY_S)), pytest.approx(4 / REPLY_S))
+    plain = at_engines_with_priorities(look, Lane.PLUS, slots=4, ranked=0)
+    assert plain.wait_s == pytest.approx(7 / (4 / REPLY_S))
+    room = LineView(0.0, {Lane.PLUS: LaneState(0, 3), Lane.FREE: LaneState(9, 4)})
+    assert at_engines_with_priorities(room, Lane.PLUS, slots=4, ranked=4).wait_s == 0.0
+
+
+def test_who_is_put_aside_goes_on_before_anybody_new_of_its_lane() -> None:
+    look = LineView(0.0, {Lane.PLUS: LaneState(0, 2), Lane.FREE: LaneState(3, 4)})
+    found = at_engines_with_priorities(look, Lane.FREE, slots=4, ranked=4)
+    assert found == at_engines_with_priorities(look, Lane.FREE, slots=4, ranked=0)
+    assert found.wait_s == pytest.approx((4 + 2) / (2 / REPLY_S))
+
+
+def test_engines_without_priorities_keep_their_share_of_what_is_in_the_way() -> None:
+    look = LineView(0.0, {Lane.PLUS: LaneState(0, 4), Lane.FREE: LaneState(0, 4)})
+    assert sum(look.in_the_way(Lane.PLUS, 0.5).values()) == 6.0
+    found = at_engines_with_priorities(look, Lane.PLUS, slots=8, ranked=4)
+    assert found.wait_s == 0.0
 
 
 def test_a_lane_that_nobody_was_in_is_empty() -> None:

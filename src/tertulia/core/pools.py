@@ -18,11 +18,13 @@ IDLE_SHARE: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The slots of all models that people call by one `name`; `names` has theirs, too."""
+    """The slots of all models that people call by one `name`; `names` has theirs, too.
+    `ranked_slots` of them are at engines that put those of a lane behind aside."""
 
     name: str
     names: frozenset[str]
     slots: int
+    ranked_slots: int = 0
 
 
 def pools_of(models: Sequence[ModelState]) -> tuple[Pool, ...]:
@@ -33,6 +35,7 @@ def pools_of(models: Sequence[ModelState]) -> tuple[Pool, ...]:
             name,
             frozenset({name, *(model.served for model in ready if model.name == name)}),
             sum(model.slots for model in ready if model.name == name),
+            sum(model.ranked_slots for model in ready if model.name == name),
         )
         for name in dict.fromkeys(model.name for model in ready)
     )

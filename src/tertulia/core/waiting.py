@@ -176,6 +176,15 @@ class LineView:
         """How many run, of any lane."""
         return sum(state.running for state in self.lanes.values())
 
+    def in_the_way(self, lane: Lane, ranked: float = 0.0) -> Mapping[Lane, float]:
+        """How many run that must end before one more of this lane can begin, by their lanes. Where
+        engines know priorities, which are the share `ranked` of all slots, not those of the lanes
+        behind it: they are put aside."""
+        return {
+            other: state.running * (1.0 if other <= lane else 1.0 - ranked)
+            for other, state in self.lanes.items()
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
@@ -231,11 +240,14 @@ class Pace:
         return _Seen(keeps * known.run_s + ran_s, keeps * known.ended + ended, steady)
 
 
-def starts_per_s(view: LineView, pace: Pace, lane: Lane, *, n_slots: int) -> float:
+def starts_per_s(
+    view: LineView, pace: Pace, lane: Lane, *, n_slots: int, ranked: float = 0.0
+) -> float:
     """How many turns of a lane can begin a second: as many as end in the slots that the lanes
     before it leave. Never 0: paid work does not fill an engine for ever."""
     n_left = n_slots - sum(pace.running(other, view) for other in Lane if other < lane)
-    own = {other: view.lane(other).running for other in Lane if other >= lane}
+    in_the_way = view.in_the_way(lane, ranked)
+    own = {other: n for other, n in in_the_way.items() if other >= lane}
     if any(own.values()):
         reply_s = sum(own.values()) / sum(n / pace.reply_s(other) for other, n in own.items())
     else:
@@ -244,7 +256,8 @@ def starts_per_s(view: LineView, pace: Pace, lane: Lane, *, n_slots: int) -> flo
 
 
 def wait_s(view: LineView, pace: Pace, lane: Lane, *, place: int, n_slots: int) -> float:
-    """How long the turn at `place` of the whole line (1 is next) will wait to begin."""
+    """How long the turn at `place` of the whole line (1 is next) will wait to begin, where no
+    engine puts anybody aside."""
     ahead = place - (n_slots - view.running)  # also what must end first where slots have gone
     return max(0, ahead) / starts_per_s(view, pace, lane, n_slots=n_slots)
 
@@ -301,16 +314,21 @@ def outlook(
 ) -> Outlook:
     """What a turn of this lane has before it that waits for the model `awaited`, or for any.
 
-    Each pool has its slots' share of the starts. With one pool it is what `wait_s` says.
+    Each pool has its slots' share of the starts. With one pool and without priorities it is what
+    `wait_s` says.
     """
     assert pools
     n_slots = sum(pool.slots for pool in pools)
-    per_s = starts_per_s(view, pace, lane, n_slots=n_slots)
-    openings = [_opening(view, pool, ahead, per_s * pool.slots / n_slots) for pool in pools]
+    ranked = sum(pool.ranked_slots for pool in pools) / n_slots
+    per_s = starts_per_s(view, pace, lane, n_slots=n_slots, ranked=ranked)
+    n_in_the_way = sum(view.in_the_way(lane, ranked).values())
+    share = n_in_the_way / view.running if view.running else 0.0
+    on = {name: share * n for name, n in view.running_on.items()}
+    openings = [_opening(on, pool, ahead, per_s * pool.slots / n_slots) for pool in pools]
     # Those of whom it is not known where they run, or wait, may do so anywhere.
-    n_placed = sum(_count(view.running_on, pool) for pool in pools)
+    n_placed = sum(_count(on, pool) for pool in pools)
     n_bound = sum(_count(ahead.awaiting, pool) for pool in pools)
-    n_anywhere = max(0.0, ahead.in_all - n_bound) + view.running - n_placed
+    n_anywhere = max(0.0, ahead.in_all - n_bound) + n_in_the_way - n_placed
     own = [one for one, pool in zip(openings, pools, strict=True) if awaited in pool.names]
     if not own:
         return Outlook(through_s(openings, n_anywhere + 1), per_s)
@@ -320,8 +338,8 @@ def outlook(
     return Outlook(max(0.0, wait), opening.per_s)
 
 
-def _opening(view: LineView, pool: Pool, ahead: Ahead, per_s: float) -> Opening:
-    n_free = pool.slots - _count(view.running_on, pool)
+def _opening(on: Mapping[str, float], pool: Pool, ahead: Ahead, per_s: float) -> Opening:
+    n_free = pool.slots - _count(on, pool)
     return Opening(n_free - _count(ahead.awaiting, pool), per_s)
 
 
