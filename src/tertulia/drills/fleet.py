@@ -72,6 +72,7 @@ class DrillFleet:
     gateways: list[Role] = field(default_factory=list)
     workers: list[Role] = field(default_factory=list)
     replicas: list[Role] = field(default_factory=list)
+    start_s: float = _START_S
 
     @property
     def config(self) -> Path:
@@ -93,7 +94,7 @@ class DrillFleet:
         path = "/health" if role in self.replicas else "/readyz"
         last = "it did not answer"
         try:
-            async with asyncio.timeout(_START_S):
+            async with asyncio.timeout(self.start_s):
                 while True:
                     if not role.is_up:
                         raise FleetFailed(f"{role.name} ended at its start:\n{role.last_words()}")
@@ -107,9 +108,8 @@ class DrillFleet:
                         last = answer.text
                     await asyncio.sleep(_LOOK_S)
         except TimeoutError:
-            raise FleetFailed(
-                f"{role.name} was not ready after {_START_S:.0f} s ({last}):\n{role.last_words()}"
-            ) from None
+            late = f"{role.name} was not ready after {self.start_s:.0f} s ({last})"
+            raise FleetFailed(f"{late}:\n{role.last_words()}") from None
 
 
 @contextmanager
@@ -130,13 +130,15 @@ async def a_fleet(
     workers: int = 2,
     toml: str = "",
     environment: Mapping[str, str] = NOTHING,
+    start_s: float = _START_S,
 ) -> AsyncGenerator[DrillFleet, None]:
     """A fleet in this folder that is ready; everything of it has ended when the block has.
 
-    `toml` is appended to the settings; `environment` wins over them in gateways and workers.
+    `toml` is appended to the settings; `environment` wins over them in gateways and workers. Each
+    process has `start_s` to get ready.
     """
     postgres, valkey = PostgresServer(folder / "postgres"), ValkeyServer(folder / "valkey")
-    fleet = DrillFleet(folder, postgres, valkey)
+    fleet = DrillFleet(folder, postgres, valkey, start_s=start_s)
     try:
         await asyncio.gather(asyncio.to_thread(postgres.start), asyncio.to_thread(valkey.start))
         _plan(fleet, replicas, gateways, workers, toml)

@@ -54,9 +54,9 @@ class Role:
             )
 
     async def kill(self) -> None:
-        """SIGKILL; returns when it is gone."""
+        """SIGKILL, for its own children as well; returns when it is gone."""
         if self.process is not None and self.is_up:
-            self.process.kill()
+            self._signal(signal.SIGKILL)
             await self.process.wait()
 
     async def end(self) -> int:
@@ -87,4 +87,4 @@ class Role:
 
     def _signal(self, number: signal.Signals) -> None:
         assert self.process is not None, self.name
-        self.process.send_signal(number)
+        os.killpg(self.process.pid, number)  # an engine may have begun a session of several
