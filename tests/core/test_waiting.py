@@ -429,6 +429,32 @@ def test_who_is_further_back_waits_longer(
     assert look.queued_before(Lane.FREE) == plus.queued + free.queued
 
 
+def test_how_fast_a_lane_moves_is_learned_while_it_waits() -> None:
+    """Twenty run for ten seconds each, but only one a second of this lane gets through."""
+    pace = Pace()
+    for at in range(300):
+        pace = pace.after(view(float(at), free=LaneState(9, 20, at)))
+    look = view(300.0, free=LaneState(9, 20))
+    assert starts_per_s(look, pace, Lane.FREE, n_slots=20) == pytest.approx(1.0, rel=0.1)
+    assert starts_per_s(look, Pace(), Lane.FREE, n_slots=20) == 20 / REPLY_S
+
+
+def test_what_begins_while_nobody_waits_says_nothing_of_how_fast_a_lane_can_move() -> None:
+    pace = Pace()
+    for at in range(300):
+        pace = pace.after(view(float(at), free=LaneState(9 * (at % 2), 20, at)))
+    assert pace.starts_per_s(Lane.FREE, guess=7.0) == pytest.approx(7.0)
+
+
+def test_those_of_lanes_before_who_wait_are_in_the_pace_and_not_in_the_count() -> None:
+    """But one of them may be for the slot that is free."""
+    look = view(0.0, plus=LaneState(5, 4), free=LaneState(3, 4))
+    assert wait_s(look, Pace(), Lane.FREE, place=8, n_slots=8) == pytest.approx(3 / (4 / REPLY_S))
+    room = view(0.0, plus=LaneState(5, 4), free=LaneState(3, 4))
+    with_two = wait_s(room, Pace(), Lane.FREE, place=8, n_slots=10)
+    assert with_two == pytest.approx(3 / (6 / REPLY_S))
+
+
 # With several models.
 
 TWO = (

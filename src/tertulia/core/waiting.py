@@ -189,16 +189,19 @@ class LineView:
 @dataclass(frozen=True, slots=True)
 class _Seen:
     """Of one lane: how many seconds its turns ran, all together, how many of them ended, and how
-    many of them run as a rule."""
+    many of them run as a rule; for how many seconds somebody waited, and how many began then."""
 
     run_s: float = 0.0
     ended: float = 0.0
     running: float | None = None
+    waited_s: float = 0.0
+    begun: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long replies last, lane by lane, learned from one look at the line after another.
+    """How long replies last and how soon turns that wait begin, lane by lane, learned from one look
+    at the line after another.
 
     Seconds run over turns ended: the right guess also while most of those that run have not ended
     yet. What was seen fades, and a little belief in `REPLY_S` stays.
@@ -229,6 +232,13 @@ class Pace:
         steady = self.seen.get(lane, _Seen()).running
         return view.lane(lane).running if steady is None else steady
 
+    def starts_per_s(self, lane: Lane, *, guess: float) -> float:
+        """How many turns of a lane that waits begin a second. `guess` is what one would think from
+        who runs, and counts like so many starts as `BELIEVED`: nothing else knows what others of
+        the lanes before take, and how much longer somebody runs whom an engine puts aside."""
+        seen = self.seen.get(lane, _Seen())
+        return (BELIEVED + seen.begun) / (BELIEVED / guess + seen.waited_s)
+
     def _learned(self, lane: Lane, view: LineView, elapsed_s: float, keeps: float) -> _Seen:
         assert self.last is not None
         before, after = self.last.lane(lane), view.lane(lane)
@@ -237,14 +247,22 @@ class Pace:
         ended = max(0, (after.begun - before.begun) - (after.running - before.running))
         steady = self.running(lane, self.last)
         steady += (after.running - steady) * (1 - 0.5 ** (elapsed_s / STEADY_S))
-        return _Seen(keeps * known.run_s + ran_s, keeps * known.ended + ended, steady)
+        waited = before.queued > 0 and after.queued > 0
+        return _Seen(
+            keeps * known.run_s + ran_s,
+            keeps * known.ended + ended,
+            steady,
+            keeps * known.waited_s + (elapsed_s if waited else 0.0),
+            keeps * known.begun + (max(0, after.begun - before.begun) if waited else 0),
+        )
 
 
 def starts_per_s(
     view: LineView, pace: Pace, lane: Lane, *, n_slots: int, ranked: float = 0.0
 ) -> float:
-    """How many turns of a lane can begin a second: as many as end in the slots that the lanes
-    before it leave. Never 0: paid work does not fill an engine for ever."""
+    """How many turns of a lane can begin a second: what was seen while it waited, and else as many
+    as end in the slots that the lanes before it leave. Never 0: paid work does not fill an engine
+    for ever."""
     n_left = n_slots - sum(pace.running(other, view) for other in Lane if other < lane)
     in_the_way = view.in_the_way(lane, ranked)
     own = {other: n for other, n in in_the_way.items() if other >= lane}
@@ -252,14 +270,15 @@ def starts_per_s(
         reply_s = sum(own.values()) / sum(n / pace.reply_s(other) for other, n in own.items())
     else:
         reply_s = pace.reply_s(lane)
-    return max(1.0, n_left) / reply_s
+    return pace.starts_per_s(lane, guess=max(1.0, n_left) / reply_s)
 
 
 def wait_s(view: LineView, pace: Pace, lane: Lane, *, place: int, n_slots: int) -> float:
     """How long the turn at `place` of the whole line (1 is next) will wait to begin, where no
     engine puts anybody aside."""
-    ahead = place - (n_slots - view.running)  # also what must end first where slots have gone
-    return max(0, ahead) / starts_per_s(view, pace, lane, n_slots=n_slots)
+    spare = n_slots - view.running  # below 0: so many must end first where slots have gone
+    ahead = ahead_of(view, lane, {}).part(place - 1).in_its_lane(spare).in_all
+    return max(0.0, ahead + 1 - spare) / starts_per_s(view, pace, lane, n_slots=n_slots)
 
 
 # With several models.
@@ -267,22 +286,30 @@ def wait_s(view: LineView, pace: Pace, lane: Lane, *, place: int, n_slots: int) 
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """Who goes before a turn: so many `in_all`, and of those the ones that wait for one model, by
-    its name."""
+    """Who goes before a turn: so many `in_all`, of those so many `of_others` (lanes before its own,
+    which come first), and the ones that wait for one model, by its name."""
 
     in_all: float
     awaiting: Mapping[str, float]
+    of_others: float = 0.0
 
     def part(self, n: float) -> Ahead:
         """The first `n` of them, taken to be as they all are."""
         share = n / self.in_all if self.in_all else 0.0
-        return Ahead(n, {name: share * one for name, one in self.awaiting.items()})
+        awaiting = {name: share * one for name, one in self.awaiting.items()}
+        return Ahead(n, awaiting, min(n, self.of_others))
+
+    def in_its_lane(self, spare: float) -> Ahead:
+        """Without those of other lanes that do not find one of the `spare` slots: how fast its own
+        lane moves is how fast it does beside them."""
+        return self.part(self.in_all - (self.of_others - min(self.of_others, max(0.0, spare))))
 
 
 def ahead_of(view: LineView, lane: Lane, come: Mapping[tuple[Lane, str | None], int]) -> Ahead:
     """Who goes before a newcomer of this lane; `come` have come since the `view`, by lane and the
     model that they wait for."""
     in_all = float(view.queued_before(lane))
+    of_others = in_all - view.lane(lane).queued
     awaiting: dict[str, float] = {}
     for (other, name), n in view.awaiting.items():
         if other <= lane:
@@ -290,9 +317,10 @@ def ahead_of(view: LineView, lane: Lane, come: Mapping[tuple[Lane, str | None], 
     for (other, awaited), n in come.items():
         if other <= lane:
             in_all += n
+            of_others += n if other < lane else 0
             if awaited is not None:
                 awaiting[awaited] = awaiting.get(awaited, 0.0) + n
-    return Ahead(in_all, awaiting)
+    return Ahead(in_all, awaiting, of_others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,6 +350,7 @@ def outlook(
     ranked = sum(pool.ranked_slots for pool in pools) / n_slots
     per_s = starts_per_s(view, pace, lane, n_slots=n_slots, ranked=ranked)
     n_in_the_way = sum(view.in_the_way(lane, ranked).values())
+    ahead = ahead.in_its_lane(n_slots - n_in_the_way)
     share = n_in_the_way / view.running if view.running else 0.0
     on = {name: share * n for name, n in view.running_on.items()}
     openings = [_opening(on, pool, ahead, per_s * pool.slots / n_slots) for pool in pools]
