@@ -37,7 +37,7 @@ budgets = []
 
 
 def command(folder: Path) -> tuple[str, ...]:
-    """What starts a vLLM; `{port}` is where it listens. docs/howto/use-your-own-replica.md says why
+    """What starts a vLLM; `{port}` is where it listens. docs/howto/fleet.md says why
     each option is there."""
     venv = folder / "venv"
     preload = [str(venv / "lib" / "libiomp5.so")]
