@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Final, Literal
 
 from starlette.requests import ClientDisconnect, Request
@@ -95,11 +95,11 @@ async def coming_in(
         headers = {"Connection": "close"}
         raise Problem("invalid_request", sentence, status=408, headers=headers) from None
     except MalformedForm as error:
-        await drain(request.receive)
+        await _drain(request)
         raise invalid("body", f"This can't be read as a form: {error}.") from None
     except Exception:
         # The sender reads no answer before all is sent.
-        await drain(request.receive)
+        await _drain(request)
         raise
     finally:
         await file.give_up()
@@ -107,17 +107,24 @@ async def coming_in(
 
 async def body_of(request: Request, limit: int) -> AsyncGenerator[bytes, None]:
     """The body as it comes, up to `limit` bytes, none of it longer in coming than a whole one."""
-    size = 0
-    async with aclosing(request.stream()) as chunks:
-        while True:
-            async with asyncio.timeout(BODY_S):
-                chunk = await anext(chunks, None)
-            if chunk is None:
-                return
-            size += len(chunk)
-            if size > limit:
-                raise too_large(limit)
-            yield chunk
+    size, is_over = 0, False
+    while not is_over:
+        async with asyncio.timeout(BODY_S):
+            message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        request.state.body_is_over = is_over = not message.get("more_body", False)
+        chunk: bytes = message.get("body", b"")
+        size += len(chunk)
+        if size > limit:
+            raise too_large(limit)
+        yield chunk
+
+
+async def _drain(request: Request) -> None:
+    """What is still coming; there is nothing to wait for once all of it has."""
+    if not getattr(request.state, "body_is_over", False):
+        await drain(request.receive)
 
 
 def deleted_meanwhile() -> Problem:

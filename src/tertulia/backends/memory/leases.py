@@ -31,7 +31,7 @@ class MemoryLeases:
         *,
         limit: int,
         lasts_s: float,
-        of_process: bool = False,  # noqa: ARG002
+        of_process: bool = False,  # noqa: ARG002  # here all are
     ) -> float | None:
         """None: it is held. Else in how many seconds there is a place. All of them are over with
         the process."""
