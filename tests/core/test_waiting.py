@@ -433,17 +433,20 @@ def test_how_fast_a_lane_moves_is_learned_while_it_waits() -> None:
     """Twenty run for ten seconds each, but only one a second of this lane gets through."""
     pace = Pace()
     for at in range(300):
-        pace = pace.after(view(float(at), free=LaneState(9, 20, at)))
-    look = view(300.0, free=LaneState(9, 20))
-    assert starts_per_s(look, pace, Lane.FREE, n_slots=20) == pytest.approx(1.0, rel=0.1)
-    assert starts_per_s(look, Pace(), Lane.FREE, n_slots=20) == 20 / REPLY_S
+        # As if each of them took 20 s, though a slot is free twice as often.
+        look = view(float(at), plus=LaneState(0, 20), free=LaneState(9, 20, at))
+        pace = pace.after(look, n_slots=60)
+    found = starts_per_s(look, pace, Lane.FREE, n_slots=60)
+    assert found == pytest.approx(1.0, rel=0.1)
+    assert starts_per_s(look, pace, Lane.FREE, n_slots=40) == pytest.approx(found / 2)
 
 
 def test_what_begins_while_nobody_waits_says_nothing_of_how_fast_a_lane_can_move() -> None:
     pace = Pace()
     for at in range(300):
-        pace = pace.after(view(float(at), free=LaneState(9 * (at % 2), 20, at)))
-    assert pace.starts_per_s(Lane.FREE, guess=7.0) == pytest.approx(7.0)
+        look = view(float(at), free=LaneState(9 * (at % 2), 20, at))
+        pace = pace.after(look, n_slots=20)
+    assert pace.correction(Lane.FREE) == 1.0
 
 
 def test_those_of_lanes_before_who_wait_are_in_the_pace_and_not_in_the_count() -> None:

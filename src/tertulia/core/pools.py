@@ -41,6 +41,12 @@ def pools_of(models: Sequence[ModelState]) -> tuple[Pool, ...]:
     )
 
 
+def ranked_share(pools: Sequence[Pool]) -> float:
+    """Of all slots, the share at engines that put those of a lane behind aside."""
+    n_slots = sum(pool.slots for pool in pools)
+    return sum(pool.ranked_slots for pool in pools) / n_slots if n_slots else 0.0
+
+
 def room_for(
     lane: Lane, models: Sequence[ModelState], before: Mapping[str, int]
 ) -> Sequence[ModelState]:

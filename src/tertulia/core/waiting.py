@@ -6,11 +6,11 @@ Every count, cost and moment is an argument; nothing here looks at a clock or ke
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
 
-from tertulia.core.pools import Opening, Pool, full_for, kept_free, through_s
+from tertulia.core.pools import Opening, Pool, full_for, kept_free, ranked_share, through_s
 from tertulia.core.quota import cost
 from tertulia.core.types import Lane, ModelState, Turn
 
@@ -189,19 +189,20 @@ class LineView:
 @dataclass(frozen=True, slots=True)
 class _Seen:
     """Of one lane: how many seconds its turns ran, all together, how many of them ended, and how
-    many of them run as a rule; for how many seconds somebody waited, and how many began then."""
+    many of them run as a rule; how many began while somebody waited, and how many would have by the
+    guess of `_starts_guess`."""
 
     run_s: float = 0.0
     ended: float = 0.0
     running: float | None = None
-    waited_s: float = 0.0
     begun: float = 0.0
+    guessed: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long replies last and how soon turns that wait begin, lane by lane, learned from one look
-    at the line after another.
+    """How long replies last, and how wrong the guess is of how soon turns begin, lane by lane: all
+    of it learned from one look at the line after another.
 
     Seconds run over turns ended: the right guess also while most of those that run have not ended
     yet. What was seen fades, and a little belief in `REPLY_S` stays.
@@ -210,8 +211,10 @@ class Pace:
     last: LineView | None = None
     seen: Mapping[Lane, _Seen] = field(default_factory=lambda: MappingProxyType({}))
 
-    def after(self, view: LineView) -> Pace:
-        """What is known once `view` has been seen too; one that is not newer changes nothing."""
+    def after(self, view: LineView, *, n_slots: int = 0, ranked: float = 0.0) -> Pace:
+        """What is known once `view` has been seen too; one that is not newer changes nothing.
+        Without slots (`ranked`: their share at engines with priorities) no guess is made, and none
+        compared."""
         if self.last is None:
             return Pace(view, self.seen)
         elapsed_s = view.at - self.last.at
@@ -220,7 +223,12 @@ class Pace:
         if elapsed_s > GAP_S:
             return Pace(view, self.seen)
         keeps = 0.5 ** (elapsed_s / HALF_S)
-        return Pace(view, {lane: self._learned(lane, view, elapsed_s, keeps) for lane in Lane})
+        seen = {lane: self._learned(lane, view, elapsed_s, keeps) for lane in Lane}
+        if n_slots:
+            for lane in Lane:
+                guess = elapsed_s * _starts_guess(self.last, self, lane, n_slots, ranked)
+                seen[lane] = self._compared(lane, seen[lane], view, guess)
+        return Pace(view, seen)
 
     def reply_s(self, lane: Lane) -> float:
         """How long a reply of this lane lasts, from its claim to its end."""
@@ -232,12 +240,12 @@ class Pace:
         steady = self.seen.get(lane, _Seen()).running
         return view.lane(lane).running if steady is None else steady
 
-    def starts_per_s(self, lane: Lane, *, guess: float) -> float:
-        """How many turns of a lane that waits begin a second. `guess` is what one would think from
-        who runs, and counts like so many starts as `BELIEVED`: nothing else knows what others of
-        the lanes before take, and how much longer somebody runs whom an engine puts aside."""
+    def correction(self, lane: Lane) -> float:
+        """How many turns of this lane began while it waited, for one that was guessed. Who runs
+        does not tell what others of the lanes before will take, nor how much longer somebody runs
+        whom an engine puts aside. That the guess is right is believed like `BELIEVED` starts."""
         seen = self.seen.get(lane, _Seen())
-        return (BELIEVED + seen.begun) / (BELIEVED / guess + seen.waited_s)
+        return (BELIEVED + seen.begun) / (BELIEVED + seen.guessed)
 
     def _learned(self, lane: Lane, view: LineView, elapsed_s: float, keeps: float) -> _Seen:
         assert self.last is not None
@@ -247,22 +255,33 @@ class Pace:
         ended = max(0, (after.begun - before.begun) - (after.running - before.running))
         steady = self.running(lane, self.last)
         steady += (after.running - steady) * (1 - 0.5 ** (elapsed_s / STEADY_S))
-        waited = before.queued > 0 and after.queued > 0
         return _Seen(
             keeps * known.run_s + ran_s,
             keeps * known.ended + ended,
             steady,
-            keeps * known.waited_s + (elapsed_s if waited else 0.0),
-            keeps * known.begun + (max(0, after.begun - before.begun) if waited else 0),
+            keeps * known.begun,
+            keeps * known.guessed,
         )
+
+    def _compared(self, lane: Lane, seen: _Seen, view: LineView, guess: float) -> _Seen:
+        assert self.last is not None
+        before, after = self.last.lane(lane), view.lane(lane)
+        if not before.queued or not after.queued:
+            return seen
+        begun = max(0, after.begun - before.begun)
+        return replace(seen, begun=seen.begun + begun, guessed=seen.guessed + guess)
 
 
 def starts_per_s(
     view: LineView, pace: Pace, lane: Lane, *, n_slots: int, ranked: float = 0.0
 ) -> float:
-    """How many turns of a lane can begin a second: what was seen while it waited, and else as many
-    as end in the slots that the lanes before it leave. Never 0: paid work does not fill an engine
-    for ever."""
+    """How many turns of a lane can begin a second: as many as end in the slots that the lanes
+    before it leave, corrected by what was seen. Never 0: paid work does not fill an engine for
+    ever."""
+    return _starts_guess(view, pace, lane, n_slots, ranked) * pace.correction(lane)
+
+
+def _starts_guess(view: LineView, pace: Pace, lane: Lane, n_slots: int, ranked: float) -> float:
     n_left = n_slots - sum(pace.running(other, view) for other in Lane if other < lane)
     in_the_way = view.in_the_way(lane, ranked)
     own = {other: n for other, n in in_the_way.items() if other >= lane}
@@ -270,7 +289,7 @@ def starts_per_s(
         reply_s = sum(own.values()) / sum(n / pace.reply_s(other) for other, n in own.items())
     else:
         reply_s = pace.reply_s(lane)
-    return pace.starts_per_s(lane, guess=max(1.0, n_left) / reply_s)
+    return max(1.0, n_left) / reply_s
 
 
 def wait_s(view: LineView, pace: Pace, lane: Lane, *, place: int, n_slots: int) -> float:
@@ -347,7 +366,7 @@ def outlook(
     """
     assert pools
     n_slots = sum(pool.slots for pool in pools)
-    ranked = sum(pool.ranked_slots for pool in pools) / n_slots
+    ranked = ranked_share(pools)
     per_s = starts_per_s(view, pace, lane, n_slots=n_slots, ranked=ranked)
     n_in_the_way = sum(view.in_the_way(lane, ranked).values())
     ahead = ahead.in_its_lane(n_slots - n_in_the_way)

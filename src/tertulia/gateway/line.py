@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from tertulia.core.choice import SMALL
-from tertulia.core.pools import Pool, pools_of
+from tertulia.core.pools import Pool, pools_of, ranked_share
 from tertulia.core.returns import Returns
 from tertulia.core.types import Lane, Turn
 from tertulia.core.waiting import (
@@ -178,7 +178,9 @@ class LineWatch:
                 return
             self._come -= come  # not before: until now no view had them
             self.view, self._seen_at, self._looked_for = view, now, frozenset(asked)
-            self.pace = self.pace.after(view)
+            pools = self._pools()
+            n_slots = sum(pool.slots for pool in pools)
+            self.pace = self.pace.after(view, n_slots=n_slots, ranked=ranked_share(pools))
             for reply in asked:
                 if reply not in view.places:
                     self._asked.pop(reply, None)
