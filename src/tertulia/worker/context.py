@@ -233,7 +233,7 @@ async def _counted(
         message_id: len(vocabulary.encode(text.content))
         for message_id, text in zip(foreign, texts, strict=True)
     }
-    return [replace(m, tokens=counts.get(m.id, m.tokens)) for m in path]
+    return [m._replace(tokens=counts.get(m.id, m.tokens)) for m in path]
 
 
 async def texts_of_ids(

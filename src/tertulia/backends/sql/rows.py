@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -226,7 +225,7 @@ def message_of(row: Row) -> Message:
 def page_message_of(row: Row) -> Message:
     """A row of the view `page_messages`."""
     version = Version(row["version"], row["versions"], row["previous"], row["following"])
-    return replace(message_of(row), version=version)
+    return message_of(row)._replace(version=version)
 
 
 def message_values(message: Message) -> dict[str, Any]:
