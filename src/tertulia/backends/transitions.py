@@ -60,6 +60,15 @@ class TreeMessage(Protocol):
     def parent_id(self) -> str | None: ...
 
 
+class Placed(NamedTuple):
+    """A `TreeMessage` and nothing else."""
+
+    id: str
+    role: str
+    conversation_id: str
+    parent_id: str | None
+
+
 class OpenTurn(NamedTuple):
     """An open turn of a conversation. `parent_id` is the parent of its user message."""
 
@@ -241,6 +250,12 @@ def seized(turn: Turn, reason: str, now: float) -> Turn:
         lease_until=now + SEIZE_LEASE_S,
         stop_reason=reason,
     )
+
+
+def claimed(turn: Turn, until: float) -> Turn:
+    """The turn held by a worker."""
+    status = next_status(turn.status, "claim")
+    return turn._replace(status=status, epoch=turn.epoch + 1, lease_until=until)
 
 
 def noted(turn: Turn, note: Note) -> Turn:

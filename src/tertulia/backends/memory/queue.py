@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from tertulia.backends.memory.store import MemoryStore
-from tertulia.core.turn import next_status
+from tertulia.backends.transitions import claimed
 from tertulia.core.types import Held, Lane, Status, Turn
 from tertulia.core.waiting import Claimable, LaneState, LineView, lowest_lane
 
@@ -41,11 +41,7 @@ class MemoryQueue:
         turn = min(free, key=self.order)
         if turn.status is Status.QUEUED:
             self._store.begun[turn.lane] += 1
-        turn = turn._replace(
-            status=next_status(turn.status, "claim"),
-            epoch=turn.epoch + 1,
-            lease_until=now + lease_s,
-        )
+        turn = claimed(turn, now + lease_s)
         self._store.put_turn(turn)
         message = self._store.messages.get((turn.owner, turn.reply_id))
         if message is not None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from tertulia.core.quota import Settlement
-from tertulia.core.search import folded, signature, words_of
+from tertulia.core.search import SIGNATURE_WORDS, folded, signature, words_of
 from tertulia.core.turn import pack_ids, unpack_ids
 from tertulia.core.types import (
     Balance,
@@ -34,6 +34,11 @@ from tertulia.core.types import (
     Version,
 )
 from tertulia.core.waiting import Claimable
+
+
+_BITS: Final = tuple(f"bits_{n}" for n in range(SIGNATURE_WORDS))
+# Made once: `json.dumps` with arguments makes an encoder at each call.
+_encode: Final = json.JSONEncoder(ensure_ascii=False).encode
 
 
 class Row(Protocol):
@@ -101,14 +106,7 @@ def turn_values(turn: Turn, parent_id: str | None) -> dict[str, Any]:
         "requested": turn.requested,
         "answer_tokens": turn.answer_tokens,
         "reserved": turn.reserved,
-        "sampling": json.dumps(
-            [
-                turn.sampling.temperature,
-                turn.sampling.top_p,
-                turn.sampling.seed,
-                turn.sampling.stop,
-            ]
-        ),
+        "sampling": _sampling_json(turn.sampling),
         "status": turn.status.value,
         "epoch": turn.epoch,
         "attempt": turn.attempt,
@@ -118,9 +116,7 @@ def turn_values(turn: Turn, parent_id: str | None) -> dict[str, Any]:
         "conversation_id": turn.conversation_id,
         "user_message_id": turn.user_message_id,
         "parent_id": parent_id,
-        "prompt": json.dumps(
-            [[m.role, m.content, m.ids, m.tokenizer] for m in turn.prompt], ensure_ascii=False
-        ),
+        "prompt": _encode([[m.role, m.content, m.ids, m.tokenizer] for m in turn.prompt]),
         "notices": json.dumps(turn.notices),
         "lease_until": turn.lease_until,
         "followed_at": turn.followed_at,
@@ -257,8 +253,7 @@ def message_values(message: Message) -> dict[str, Any]:
 
 def signature_values(text: str) -> dict[str, int]:
     """A text's signature, or a word's, as the columns `bits_0`, `bits_1` ... of `messages`."""
-    words = words_of(signature(folded(text)))
-    return {f"bits_{n}": word for n, word in enumerate(words)}
+    return dict(zip(_BITS, words_of(signature(folded(text))), strict=True))
 
 
 def prompt_message_of(row: Row) -> PromptMessage:
@@ -336,9 +331,16 @@ def _words(stored: str | list[str]) -> tuple[str, ...]:
     return tuple(json.loads(stored) if isinstance(stored, str) else stored)
 
 
+# Nearly all turns have the usual one.
+@lru_cache(maxsize=64)
 def _sampling(text: str) -> Sampling:
     temperature, top_p, seed, stop = json.loads(text)
     return Sampling(temperature, top_p, seed, tuple(stop))
+
+
+@lru_cache(maxsize=64)
+def _sampling_json(sampling: Sampling) -> str:
+    return json.dumps([sampling.temperature, sampling.top_p, sampling.seed, sampling.stop])
 
 
 def _prompt(text: str) -> tuple[PromptMessage, ...]:
