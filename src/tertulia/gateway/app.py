@@ -120,6 +120,8 @@ def _api(front: Front) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        # Nothing is told to anybody else, and each call would look up anew whether it should be.
+        telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     api.state.front = front
     # As routes of its own: FastAPI walks twice through the routes of each router that is included,
