@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from tertulia.core.opening import Footing, Opening
 from tertulia.core.prompt import (
@@ -148,6 +149,7 @@ def room_of(window: int, answer_tokens: int, opening_tokens: int, vocabulary: Vo
     )
 
 
+@lru_cache(maxsize=64)  # vocabularies are few, and this is asked once a turn
 def summary_cost(vocabulary: Vocabulary) -> int:
     """What the exchange that shows a summary takes beside the summary."""
     _, per_message = vocabulary.cost
