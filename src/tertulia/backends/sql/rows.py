@@ -35,7 +35,6 @@ from tertulia.core.types import (
 )
 from tertulia.core.waiting import Claimable
 
-
 _BITS: Final = tuple(f"bits_{n}" for n in range(SIGNATURE_WORDS))
 # Made once: `json.dumps` with arguments makes an encoder at each call.
 _encode: Final = json.JSONEncoder(ensure_ascii=False).encode

@@ -77,9 +77,6 @@ def open_writer(path: Path) -> sqlite3.Connection:
     # What was deleted is overwritten, not merely unlinked.
     database.execute("PRAGMA secure_delete = ON")
     database.execute(f"PRAGMA journal_size_limit = {WAL_BYTES}")
-    # What a step could be taken back to. In a file it takes as many writes as the step itself, and
-    # no crash needs it.
-    database.execute("PRAGMA temp_store = MEMORY")
     _assert_durable(database)
     return database
 
