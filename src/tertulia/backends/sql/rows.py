@@ -105,7 +105,7 @@ def turn_values(turn: Turn, parent_id: str | None) -> dict[str, Any]:
         "requested": turn.requested,
         "answer_tokens": turn.answer_tokens,
         "reserved": turn.reserved,
-        "sampling": _sampling_json(turn.sampling),
+        "sampling": _USUALLY if turn.sampling == _USUAL else _sampling_json(turn.sampling),
         "status": turn.status.value,
         "epoch": turn.epoch,
         "attempt": turn.attempt,
@@ -330,16 +330,20 @@ def _words(stored: str | list[str]) -> tuple[str, ...]:
     return tuple(json.loads(stored) if isinstance(stored, str) else stored)
 
 
-# Nearly all turns have the usual one.
-@lru_cache(maxsize=64)
 def _sampling(text: str) -> Sampling:
+    if text == _USUALLY:
+        return _USUAL
     temperature, top_p, seed, stop = json.loads(text)
     return Sampling(temperature, top_p, seed, tuple(stop))
 
 
-@lru_cache(maxsize=64)
 def _sampling_json(sampling: Sampling) -> str:
     return json.dumps([sampling.temperature, sampling.top_p, sampling.seed, sampling.stop])
+
+
+# Nearly all turns have this one. Others are not kept: stop strings are somebody's words.
+_USUAL: Final = Sampling()
+_USUALLY: Final = _sampling_json(_USUAL)
 
 
 def _prompt(text: str) -> tuple[PromptMessage, ...]:
