@@ -149,7 +149,7 @@ def _answer(request: Request, problem: Problem) -> Response:
     front.figures.refused(problem.code)
     if is_resume(request) and problem.code in PASSING | {"budget_exhausted"}:
         return come_back(problem.retry_after or _STORE_RETRY_S)
-    return problem_response(problem, request.url.path)
+    return problem_response(problem, request.scope["path"])
 
 
 async def _on_invalid(request: Request, error: Exception) -> Response:
