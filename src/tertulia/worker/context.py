@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -149,12 +149,15 @@ def room_of(window: int, answer_tokens: int, opening_tokens: int, vocabulary: Vo
     )
 
 
-@lru_cache(maxsize=64)  # vocabularies are few, and this is asked once a turn
 def summary_cost(vocabulary: Vocabulary) -> int:
     """What the exchange that shows a summary takes beside the summary."""
     _, per_message = vocabulary.cost
-    around = (len(vocabulary.encode(one.content)) for one in summary_messages(""))
-    return sum(around) + 2 * per_message
+    return _around_summaries(vocabulary.encode) + 2 * per_message
+
+
+@lru_cache(maxsize=64)  # vocabularies are few, and each turn asks
+def _around_summaries(encode: Callable[[str], TokenIds]) -> int:
+    return sum(len(encode(one.content)) for one in summary_messages(""))
 
 
 async def _summary(
