@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import accumulate, islice, product
 from pathlib import Path
@@ -152,7 +152,7 @@ def fill_sqlite(path: Path, history: History) -> None:
 
 def _signed_values(message: Message, bits: Mapping[str, Any]) -> dict[str, Any]:
     """`message_values` for a text whose signature is known already."""
-    return {**message_values(replace(message, content="")), "content": message.content, **bits}
+    return {**message_values(message._replace(content="")), "content": message.content, **bits}
 
 
 async def fill_postgres(url: str, history: History) -> None:

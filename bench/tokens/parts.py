@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, Final
 
@@ -108,13 +108,15 @@ async def _stop_many(target: Target) -> list[int]:
     for number in range(_STOPS):
         reader, writer = await asyncio.open_connection("127.0.0.1", target.port)
         body = target.call.body.replace("{{id}}", str(number)).replace("{{tokens}}", "300")
-        path = target.call.path.replace("{{slot}}", str(CONVERSATIONS - 1 - number))
-        writer.write(_request(target, path, body, key=f"stop-{number}"))
+        slot = str(CONVERSATIONS - 1 - number)
+        person = replace(target, key=target.key.replace("{{slot}}", slot))
+        path = target.call.path.replace("{{slot}}", slot)
+        writer.write(_request(person, path, body, key=f"stop-{number}"))
         reply_id = await _first_text(reader)
         other_reader, other = await asyncio.open_connection("127.0.0.1", target.port)
         loop = asyncio.get_running_loop()
         sent_us.append(round(loop.time() * 1_000_000))
-        other.write(_request(target, f"/v1/messages/{reply_id}/stop", "", key="none"))
+        other.write(_request(person, f"/v1/messages/{reply_id}/stop", "", key="none"))
         await other_reader.readuntil(b"\r\n\r\n")
         for each in (writer, other):
             each.close()

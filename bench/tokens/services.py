@@ -33,7 +33,9 @@ from tertulia.wiring.stores import opened_stores
 Stores = Literal["sqlite", "fleet"]
 
 _VOCABULARY: Final = ROOT / ".tertulia" / "models" / "small"
-_KEY: Final = "tk_bench"
+# A person for each stream: one alone who has hundreds of replies at once is nobody, and each of
+# those makes the next one dearer to admit.
+_KEY: Final = "tk_bench_{{slot}}"
 
 
 @dataclass(frozen=True)
@@ -131,21 +133,21 @@ trusted = true
 
 
 async def _prepare(config: Path) -> None:
-    """An administrator's key and a conversation for each stream, made through the stores."""
+    """A person, a key and a conversation for each stream, made through the stores."""
     settings = load_settings(config)
     clock = SystemClock()
     async with opened_stores(settings, clock) as stores:
-        await stores.accounts.add(User("u_bench", "bench", "admin", "plus", None, clock.now()))
-        key = ApiKey("key_bench", "u_bench", "bench", "tk_", secret_hash(_KEY), clock.now())
-        await stores.api_keys.add(key)
         version = settings.prompt_version
         await stores.conversations.prompt_text(version, store=settings.prompt.system)
+
+        async def settle_in(slot: int) -> None:
+            owner, now = f"u_bench_{slot}", clock.now()
+            await stores.accounts.add(User(owner, owner, "user", "plus", None, now))
+            secret = _KEY.replace("{{slot}}", str(slot))
+            key = ApiKey(f"key_bench_{slot}", owner, "bench", "tk_", secret_hash(secret), now)
+            await stores.api_keys.add(key)
+            made_id = f"c_bench_{slot}"
+            await stores.conversations.create(owner, made_id, key=None, prompt_version=version)
+
         for first in range(0, CONVERSATIONS, 100):
-            await asyncio.gather(
-                *(
-                    stores.conversations.create(
-                        "u_bench", f"c_bench_{slot}", key=None, prompt_version=version
-                    )
-                    for slot in range(first, first + 100)
-                )
-            )
+            await asyncio.gather(*(settle_in(slot) for slot in range(first, first + 100)))

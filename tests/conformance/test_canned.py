@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from tertulia.core.types import Canned, Failure, Finish, Reason, Repeated, Status, Usage
@@ -70,7 +68,7 @@ async def test_a_ready_reply_is_searched_like_any_other(backend: Backend) -> Non
 
 async def test_what_the_checks_refuse_has_no_ready_reply(backend: Backend) -> None:
     await conversation(backend)
-    turn = await admitted(backend, replace(refused(1), canned=READY))
+    turn = await admitted(backend, refused(1)._replace(canned=READY))
     assert (turn.status, turn.text) == (Status.REFUSED, "")
 
 

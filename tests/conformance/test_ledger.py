@@ -294,7 +294,7 @@ async def _settle_twice(self: MemoryTurns, held: Held, outcome: Outcome) -> bool
     turn = self._store.turns.get(held.reply_id)
     done = await _FINISH(self, held, outcome)
     if done and turn is not None:
-        again = replace(turn, epoch=turn.epoch + 1000)
+        again = turn._replace(epoch=turn.epoch + 1000)
         self._store.settle(again, outcome.usage, self._store.clock.now())
     return done
 

@@ -314,7 +314,7 @@ async def test_what_is_awaited_and_why_it_is_the_small_model_stays_with_the_turn
         status=Status.FAILED, finish=None, failure=Failure("busy", "No room.", retryable=True)
     )
     assert await backend.turns.finish(held.held, failed)
-    again = await admitted(backend, replace(asked, awaited="large", lowered=None))
+    again = await admitted(backend, asked._replace(awaited="large", lowered=None))
     assert (again.awaited, again.reason) == ("large", None)
     found = await backend.turns.find("ana", "m_r1")
     assert found is not None

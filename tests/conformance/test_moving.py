@@ -118,7 +118,7 @@ async def test_a_conversation_comes_in_as_it_was_elsewhere(backend: Backend) -> 
     assert listed.items == (its,)
     page = await backend.messages.page("ana", its.id, before=None, limit=9)
     assert page is not None
-    assert [replace(one, version=None) for one in page.items] == list(new.messages)
+    assert [one._replace(version=None) for one in page.items] == list(new.messages)
     assert [one.version.number for one in page.items if one.version] == [1, 1, 2, 1]
     copied = await backend.transcripts.messages("ana", its.id, after=0, limit=9)
     assert [one for one, _ in copied] == list(new.messages)

@@ -188,8 +188,7 @@ class SameRows(RuleBasedStateMachine):
     def ask_again(self, n: int) -> None:
         known = self.runner.run(self.memory.turns.find("ana", f"m_r{n}"))
         if known is not None and known.conversation_id is not None:
-            new = replace(
-                message(n, conversation=known.conversation_id),
+            new = message(n, conversation=known.conversation_id)._replace(
                 key=known.key,
                 body_sha=known.body_sha,
                 kind=known.kind,
@@ -471,9 +470,9 @@ class SameInPostgres(SameRows):
 
     def plain(self, answer: Any) -> Any:
         if isinstance(answer, Turn):
-            return replace(answer, attempt=0)
+            return answer._replace(attempt=0)
         if isinstance(answer, Admitted | Repeated):
-            return type(answer)(replace(answer.turn, attempt=0))
+            return type(answer)(answer.turn._replace(attempt=0))
         if isinstance(answer, list | tuple):
             return [self.plain(part) for part in answer]
         return answer

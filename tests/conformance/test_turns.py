@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
@@ -86,7 +85,7 @@ async def test_the_same_key_and_body_gives_the_stored_turn_whatever_its_status(
 ) -> None:
     await conversation(backend)
     turn = await admitted(backend, message(1))
-    again = replace(message(1), reply_id="m_other", user_message_id="m_other_u")
+    again = message(1)._replace(reply_id="m_other", user_message_id="m_other_u")
     assert await backend.turns.admit(again, PLENTY) == Repeated(turn)
     held = await claimed(backend)
     assert await backend.turns.admit(again, PLENTY) == Repeated(held)
@@ -478,7 +477,7 @@ async def test_a_failed_turn_runs_again_under_its_key_with_its_ids(
     failed = await _failed(backend, 1)
     assert failed.failure == FAILURE
     clock.pass_(10)
-    again = replace(message(1), reply_id="m_other", answer_tokens=500)
+    again = message(1)._replace(reply_id="m_other", answer_tokens=500)
     turn = await admitted(backend, again)
     assert (turn.reply_id, turn.user_message_id) == ("m_r1", "m_u1")
     assert (turn.status, turn.epoch) == (Status.QUEUED, failed.epoch + 1)

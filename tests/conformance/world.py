@@ -275,20 +275,20 @@ def message(n: int | str, *, owner: str = "ana", conversation: str = "c_1", **mo
         tokenizer="small",
         title=f"Title {n}",
     )
-    return replace(new, **more)
+    return new._replace(**more)
 
 
 def regenerate(n: int | str, user_message_id: str, **more: Any) -> NewTurn:
     """A further reply to a stored message."""
-    return replace(message(n), kind="regenerate", user_message_id=user_message_id, **more)
+    return message(n)._replace(kind="regenerate", user_message_id=user_message_id, **more)
 
 
 def stateless(n: int | str, *, owner: str = "ana", **more: Any) -> NewTurn:
     """A turn that brings its own messages."""
-    new = replace(
-        message(n, owner=owner), kind="stateless", conversation_id=None, user_message_id=None
+    new = message(n, owner=owner)._replace(
+        kind="stateless", conversation_id=None, user_message_id=None
     )
-    return replace(new, **more)
+    return new._replace(**more)
 
 
 def refused(n: int | str) -> NewTurn:

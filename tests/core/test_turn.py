@@ -1,7 +1,6 @@
 """The table of a turn is whole, and its events are the same bytes whoever writes them."""
 
 import json
-from dataclasses import replace
 
 import pytest
 from hypothesis import example, given
@@ -177,14 +176,13 @@ def test_the_first_event_says_who_answers_and_why() -> None:
     )
 
 
-REFUSED = replace(
-    TURN,
+REFUSED = TURN._replace(
     status=Status.REFUSED,
     finish=Finish.REFUSED,
     refusal=Refusal("output", "malware", "I can't."),
 )
-FAILED = replace(
-    TURN, status=Status.FAILED, finish=None, failure=Failure("replica_lost", "Broke.", True)
+FAILED = TURN._replace(
+    status=Status.FAILED, finish=None, failure=Failure("replica_lost", "Broke.", True)
 )
 
 
@@ -197,12 +195,12 @@ FAILED = replace(
             b'{"finish":"stop","usage":{"input":12,"cached":8,"output":3},"charged":15.2}',
         ),
         (
-            replace(TURN, finish=None),
+            TURN._replace(finish=None),
             "done",
             b'{"finish":"stop","usage":{"input":12,"cached":8,"output":3},"charged":15.2}',
         ),
         (
-            replace(TURN, status=Status.STOPPED, finish=Finish.ABANDONED, usage=Usage(), charged=0),
+            TURN._replace(status=Status.STOPPED, finish=Finish.ABANDONED, usage=Usage(), charged=0),
             "done",
             b'{"finish":"abandoned","usage":{"input":0,"cached":0,"output":0},"charged":0}',
         ),
@@ -213,7 +211,7 @@ FAILED = replace(
         ),
         (FAILED, "fail", b'{"code":"replica_lost","message":"Broke.","retryable":true}'),
         (
-            replace(FAILED, failure=Failure("busy", "Later.", True, 5)),
+            FAILED._replace(failure=Failure("busy", "Later.", True, 5)),
             "fail",
             b'{"code":"busy","message":"Later.","retryable":true,"retryAfterSeconds":5}',
         ),
@@ -227,14 +225,14 @@ def test_the_last_event_is_these_bytes(turn: Turn, kind: str, data: bytes) -> No
 def test_the_last_event_depends_on_nothing_that_differs_between_writers(
     epoch: int, lease: float | None, text: str, at: float
 ) -> None:
-    other = replace(TURN, epoch=epoch, lease_until=lease, text=text, finished_at=at, replica="r")
+    other = TURN._replace(epoch=epoch, lease_until=lease, text=text, finished_at=at, replica="r")
     assert terminal_entry(4, other) == terminal_entry(4, TURN)
 
 
 @pytest.mark.parametrize("status", [Status.QUEUED, Status.RUNNING])
 def test_an_open_turn_has_no_last_event(status: Status) -> None:
     with pytest.raises(AssertionError):
-        terminal_entry(1, replace(TURN, status=status))
+        terminal_entry(1, TURN._replace(status=status))
 
 
 def test_a_turn_that_was_not_refused_has_no_refusal_event() -> None:
@@ -246,9 +244,9 @@ def test_a_turn_that_was_not_refused_has_no_refusal_event() -> None:
     ("turn", "kinds"),
     [
         (TURN, ["meta", "delta", "done"]),
-        (replace(TURN, text=""), ["meta", "done"]),
+        (TURN._replace(text=""), ["meta", "done"]),
         (REFUSED, ["meta", "delta", "refusal", "done"]),
-        (replace(REFUSED, text=""), ["meta", "refusal", "done"]),
+        (REFUSED._replace(text=""), ["meta", "refusal", "done"]),
         (FAILED, ["meta", "delta", "fail"]),
     ],
 )
@@ -275,15 +273,15 @@ def test_what_was_released_adds_up(parts: list[tuple[str, list[int]]]) -> None:
 
 
 def test_a_turn_names_its_claim() -> None:
-    assert replace(TURN, epoch=7).held == Held(TURN.owner, TURN.reply_id, 7)
+    assert TURN._replace(epoch=7).held == Held(TURN.owner, TURN.reply_id, 7)
 
 
 def test_a_thread_is_the_conversation_or_whose_it_is_and_what_was_said_first() -> None:
     def call(owner: str, *said: tuple[Role, str]) -> str:
         prompt = tuple(PromptMessage(role, text) for role, text in said)
-        return thread_of(replace(TURN, owner=owner, conversation_id=None, prompt=prompt))
+        return thread_of(TURN._replace(owner=owner, conversation_id=None, prompt=prompt))
 
-    assert thread_of(replace(TURN, conversation_id="c_9")) == "c_9"
+    assert thread_of(TURN._replace(conversation_id="c_9")) == "c_9"
     first = call("ana", ("system", "Be kind."), ("user", "Hi"))
     assert first == call("ana", ("user", "Hi"), ("assistant", "Hello"), ("user", "And?"))
     assert len({first, call("ben", ("user", "Hi")), call("ana", ("user", "Ho")), call("ana")}) == 4

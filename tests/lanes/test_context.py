@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Awaitable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 import pytest
@@ -139,7 +139,7 @@ async def test_a_turn_that_another_worker_goes_on_with_sends_the_same_prompt() -
     assert await remember(talk) > 0
     again = await talk.claim()
     assert (await talk.prompt(again, talk.new_desk())).ids == prompt.ids
-    assert (await talk.prompt(replace(again, model=None))).summary != prompt.summary
+    assert (await talk.prompt(again._replace(model=None))).summary != prompt.summary
 
 
 async def head(talk: Talk) -> str | None:

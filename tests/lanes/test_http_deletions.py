@@ -303,7 +303,7 @@ async def test_calls_go_with_the_first_of_them_that_is_too_old() -> None:
             assert (await ana.post("/v1/chat/completions", json=said)).status_code == 200
         turns = here.backend.store.turns
         for days, (reply_id, turn) in zip((31, 29.5, 28), list(turns.items()), strict=True):
-            turns[reply_id] = replace(turn, created_at=turn.created_at - days * DAY_S)
+            turns[reply_id] = turn._replace(created_at=turn.created_at - days * DAY_S)
         young = list(turns)[-1]
         await Ageing(here.worker.desk).round()
         assert list(turns) == [young]

@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -364,7 +363,7 @@ def test_a_reset_after_text_ends_the_stream_with_an_error(a_turn: Turn) -> None:
 def test_an_abandoned_reply_does_not_look_like_a_whole_one(a_turn: Turn) -> None:
     """Somebody who listens after all must not take the half for the whole."""
     render = ChunkRender(a_turn, with_usage=True)
-    end = terminal_entry(2, replace(a_turn, status=Status.STOPPED, finish=Finish.ABANDONED))
+    end = terminal_entry(2, a_turn._replace(status=Status.STOPPED, finish=Finish.ABANDONED))
     said = render.entries([meta_entry(1, a_turn), end])
     assert b'"code":"abandoned"' in said
     assert b"[DONE]" not in said

@@ -229,7 +229,7 @@ class PromptsHold(RuleBasedStateMachine):
             turn = self.run(self.store.turns.find("ana", reply_id))
             assert (turn is None) == (reply_id in self.deleted)
             if turn is not None:
-                again = replace(built.turn, answer_tokens=turn.answer_tokens)
+                again = built.turn._replace(answer_tokens=turn.answer_tokens)
                 assert self.build(again).ids == built.prompt.ids
 
     def check_new(self, turn: Turn, prompt: Prompt) -> None:
@@ -289,11 +289,11 @@ class PromptsHold(RuleBasedStateMachine):
         self.number += 1
         tokens = len(VOCABULARY.encode(text))
         new = message(self.number, parent_id=parent, content=text, content_tokens=tokens)
-        self.admit(replace(new, tokenizer=VOCABULARY.name))
+        self.admit(new._replace(tokenizer=VOCABULARY.name))
 
     def admit(self, new: NewTurn) -> None:
         self.clock.pass_(1)
-        new = replace(new, conversation_id=self.place, answer_tokens=PLAN.answer_tokens)
+        new = new._replace(conversation_id=self.place, answer_tokens=PLAN.answer_tokens)
         limits = replace(PLENTY, min_answer_tokens=1)
         answer = self.run(self.store.turns.admit(new, limits))
         if isinstance(answer, Admitted):

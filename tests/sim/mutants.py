@@ -87,7 +87,7 @@ async def _finish_and_settle_always(self: MemoryTurns, held: Held, outcome: Outc
     turn = self._store.turns.get(held.reply_id)
     if turn is not None and not done:
         now = self._store.clock.now()
-        self._store.settle(replace(turn, epoch=held.epoch), outcome.usage, now)
+        self._store.settle(turn._replace(epoch=held.epoch), outcome.usage, now)
     return done
 
 
@@ -96,7 +96,7 @@ async def _forget_keys(self: MemoryTurns, owner: str, key: str) -> Turn | None:
 
 
 def _seize_without_epoch(turn: Turn, reason: str, now: float) -> Turn:
-    return replace(_SEIZED(turn, reason, now), epoch=max(1, turn.epoch))
+    return _SEIZED(turn, reason, now)._replace(epoch=max(1, turn.epoch))
 
 
 def _held_for_ever(turn: Turn, now: float) -> bool:

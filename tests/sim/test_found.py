@@ -302,7 +302,7 @@ def test_an_end_that_was_never_logged_reaches_the_followers_of_a_lost_attempt(
 def test_a_reply_that_met_its_stop_string_is_not_continued(stage: Stage) -> None:
     """Its writer died between the last text and the finish; the stop began within a token."""
     turn = stage.admitted()
-    stage.shared.store.put_turn(replace(stage.stored(turn), sampling=Sampling(stop=("ak",))))
+    stage.shared.store.put_turn(stage.stored(turn)._replace(sampling=Sampling(stop=("ak",))))
     claimed = stage.run(stage.shared.queue.claim(lease_s=2))
     assert claimed is not None
     stage.run(stage.shared.log.fence(turn.reply_id, 1, 1))
@@ -348,7 +348,7 @@ def test_a_stop_of_a_refused_reply_leaves_it_refused(stage: Stage) -> None:
     """Its writer logged the refusal and died before the finish: readers have seen it."""
     turn = stage.claimed()
     refusal = Refusal("output", "harm", "Not that.")
-    stage.append(turn, (refusal_entry(3, replace(turn, refusal=refusal)),))
+    stage.append(turn, (refusal_entry(3, turn._replace(refusal=refusal)),))
     ended = stage.run(stage.gateway.stop(ANN.id, turn.reply_id))
     assert ended is not None
     assert (ended.status, ended.finish, ended.refusal) == (
@@ -366,7 +366,7 @@ def test_nobody_is_abandoned_who_came_back_while_others_were_ended(stage: Stage)
     class Slow:
         async def abandoned(self) -> Sequence[Turn]:
             listed = stage.stored(turn)
-            stage.shared.store.put_turn(replace(listed, followed_at=listed.followed_at + 20))
+            stage.shared.store.put_turn(listed._replace(followed_at=listed.followed_at + 20))
             return (listed,)
 
         async def stale(self, **_: Any) -> Sequence[Turn]:
@@ -378,7 +378,7 @@ def test_nobody_is_abandoned_who_came_back_while_others_were_ended(stage: Stage)
 
 def test_a_turn_is_never_charged_more_than_was_reserved(stage: Stage) -> None:
     turn = stage.admitted()
-    stage.shared.store.put_turn(replace(stage.stored(turn), reserved=5, answer_tokens=3))
+    stage.shared.store.put_turn(stage.stored(turn)._replace(reserved=5, answer_tokens=3))
     stage.fleet.workers[0].start()
     stage.pass_time(10)
     ended = stage.stored(turn)
@@ -397,7 +397,7 @@ def test_a_claimer_that_slept_makes_no_log_for_an_attempt_that_was_lost(stage: S
     assert fenced is not None
     note = Note(fenced.attempt, "fake-1", Reason.AUTO, None, None, prompt_tokens=9, pin="keep")
     assert stage.run(stage.shared.turns.note(second.held, note))
-    stage.append(replace(second, attempt=fenced.attempt), said(stage.stored(second), " elm oak."))
+    stage.append(second._replace(attempt=fenced.attempt), said(stage.stored(second), " elm oak."))
     stage.shared.log.lose(second.reply_id)
     late = stage.run(take_log(stage.shared.log, sleeper))
     assert late is not None

@@ -6,7 +6,7 @@ Nothing here reads or writes anything: a store calls these inside its own transa
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 from tertulia.core.canned import CANNED
@@ -58,6 +58,15 @@ class TreeMessage(Protocol):
     def conversation_id(self) -> str: ...
     @property
     def parent_id(self) -> str | None: ...
+
+
+class Placed(NamedTuple):
+    """A `TreeMessage` and nothing else."""
+
+    id: str
+    role: str
+    conversation_id: str
+    parent_id: str | None
 
 
 class OpenTurn(NamedTuple):
@@ -135,7 +144,7 @@ def _place(new: NewTurn, known: Turn | None, lookup: Lookup) -> str | Missing | 
         if asked is None or asked.role != "user" or asked.conversation_id != new.conversation_id:
             return Missing()
         parent_id = asked.parent_id
-        new = replace(new, user_message_id=asked.id)
+        new = new._replace(user_message_id=asked.id)
     elif parent_id is not None:
         parent = lookup.message(parent_id)
         if parent is None or parent.conversation_id != new.conversation_id:
@@ -187,10 +196,9 @@ def begun(new: NewTurn, limits: Limits, place: Entrance, now: float) -> Turn:
         reason=new.lowered,
     )
     if reservation is None:
-        turn = replace(_ended_at_once(turn, new), finished_at=now)
-        return replace(turn, last_event_id=len(stored_entries(turn)))
-    return replace(
-        turn,
+        turn = _ended_at_once(turn, new)._replace(finished_at=now)
+        return turn._replace(last_event_id=len(stored_entries(turn)))
+    return turn._replace(
         reserved=reservation.tokens,
         answer_tokens=reservation.answer_tokens,
         budgets=limits.budgets,
@@ -202,10 +210,9 @@ def begun(new: NewTurn, limits: Limits, place: Entrance, now: float) -> Turn:
 def _ended_at_once(turn: Turn, new: NewTurn) -> Turn:
     if new.refusal is not None:
         status = next_status(turn.status, "refuse")
-        return replace(turn, status=status, finish=Finish.REFUSED, refusal=new.refusal)
+        return turn._replace(status=status, finish=Finish.REFUSED, refusal=new.refusal)
     assert new.canned is not None
-    return replace(
-        turn,
+    return turn._replace(
         status=next_status(turn.status, "can"),
         finish=Finish.STOP,
         text=new.canned.text,
@@ -220,8 +227,7 @@ def rerun(
 ) -> Turn:
     """A failed turn begun again: same ids, the next epoch (so its old owner can't write)."""
     next_status(failed.status, "rerun")
-    return replace(
-        begun(new, limits, place, now),
+    return begun(new, limits, place, now)._replace(
         reply_id=failed.reply_id,
         conversation_id=failed.conversation_id,
         user_message_id=failed.user_message_id,
@@ -238,8 +244,7 @@ def attempt_of_rerun(failed: Turn, log_attempt: int) -> int:
 
 def seized(turn: Turn, reason: str, now: float) -> Turn:
     """The turn held by a stop."""
-    return replace(
-        turn,
+    return turn._replace(
         status=next_status(turn.status, "seize"),
         epoch=turn.epoch + 1,
         lease_until=now + SEIZE_LEASE_S,
@@ -247,10 +252,15 @@ def seized(turn: Turn, reason: str, now: float) -> Turn:
     )
 
 
+def claimed(turn: Turn, until: float) -> Turn:
+    """The turn held by a worker."""
+    status = next_status(turn.status, "claim")
+    return turn._replace(status=status, epoch=turn.epoch + 1, lease_until=until)
+
+
 def noted(turn: Turn, note: Note) -> Turn:
     """The turn once it is known who answers."""
-    return replace(
-        turn,
+    return turn._replace(
         attempt=note.attempt,
         model=note.model,
         reason=note.reason,
@@ -266,8 +276,7 @@ def finished(turn: Turn, outcome: Outcome, now: float) -> Turn:
     """The turn at its end; ValueError if it can't end so, or would cost more than was reserved."""
     status = next_status(turn.status, EVENT_OF_END[outcome.status])
     demand_accepted(outcome, turn.worst_case)
-    return replace(
-        turn,
+    return turn._replace(
         status=status,
         attempt=outcome.attempt,
         finish=outcome.finish,
@@ -337,8 +346,7 @@ def reply_message(turn: Turn, new: NewTurn, seq: int) -> Message:
 
 def reply_after(message: Message, turn: Turn, outcome: Outcome | None = None) -> Message:
     """The reply message as it shows `turn`; with `outcome`, its text and tokens too."""
-    shown = replace(
-        message,
+    shown = message._replace(
         status=turn.status,
         model=turn.model,
         requested=turn.requested,
@@ -349,9 +357,8 @@ def reply_after(message: Message, turn: Turn, outcome: Outcome | None = None) ->
         last_event_id=(turn.last_event_id or None) if turn.status.is_final else None,
     )
     if outcome is None:
-        return replace(shown, content="", tokens=0, tokenizer="", ids=None)
-    return replace(
-        shown,
+        return shown._replace(content="", tokens=0, tokenizer="", ids=None)
+    return shown._replace(
         content=outcome.text,
         tokens=len(outcome.ids),
         tokenizer=outcome.tokenizer,

@@ -3,8 +3,10 @@ tells nearly all texts apart that can't hold a word. The same for every store.""
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, reduce
 from itertools import accumulate
+from operator import or_
+from struct import Struct
 from typing import Final, NamedTuple
 from zlib import crc32
 
@@ -16,6 +18,8 @@ QUERY_CHARS: Final = 200
 SIGNATURE_BITS: Final = 1024
 _WORD_BITS: Final = 64  # of what a database calculates with
 SIGNATURE_WORDS: Final = SIGNATURE_BITS // _WORD_BITS
+_WORDS: Final = Struct(f"<{SIGNATURE_WORDS}q")
+_MASKS: Final = tuple(1 << place for place in range(SIGNATURE_BITS))
 
 # From here on two letters say as much as three of an alphabet: Chinese, Japanese, Korean, emoji.
 _WIDE: Final = "\u2e80"
@@ -53,20 +57,12 @@ def signature(text: str) -> int:
     A gram is three letters of an alphabet in a row, or two wide ones; it tells by itself that it is
     one, so that every gram of a word is one of the text around it.
     """
-    bits = 0
-    for place in set(map(_bit, _grams(text))):
-        bits |= 1 << place
-    return bits
+    return reduce(or_, map(_bit, _grams(text)), 0)
 
 
 def words_of(bits: int) -> tuple[int, ...]:
     """A signature as signed integers of 64 bits, the lowest first."""
-    packed = bits.to_bytes(SIGNATURE_BITS // 8, "little")
-    size = _WORD_BITS // 8
-    return tuple(
-        int.from_bytes(packed[first : first + size], "little", signed=True)
-        for first in range(0, len(packed), size)
-    )
+    return _WORDS.unpack(bits.to_bytes(SIGNATURE_BITS // 8, "little"))
 
 
 class Snippet(NamedTuple):
@@ -101,7 +97,7 @@ def _grams(text: str) -> set[str]:
 # A language has some thousand grams; with their bits at hand a signature costs half as much.
 @lru_cache(maxsize=1 << 14)
 def _bit(gram: str) -> int:
-    return crc32(gram.encode("utf-8", "surrogatepass")) % SIGNATURE_BITS
+    return _MASKS[crc32(gram.encode("utf-8", "surrogatepass")) % SIGNATURE_BITS]
 
 
 def _place(text: str, at: int) -> int:

@@ -6,7 +6,7 @@ It counts, checks and reserves before anything is generated, and generates nothi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, Literal
 
@@ -204,7 +204,7 @@ async def _graded_turn(desk: Desk, terms: Terms, counted: _Counted, stand: Stand
     easy = difficulty < desk.rules.small_below
     wish = Wish(turn.requested, counted.pinned, easy=easy)
     stand = await stand_of(desk, terms, wish, entering=stand)
-    return replace(turn, difficulty=difficulty, awaited=stand.awaited, lowered=stand.lowered)
+    return turn._replace(difficulty=difficulty, awaited=stand.awaited, lowered=stand.lowered)
 
 
 def _ready_reply(desk: Desk, terms: Terms, ask: Ask) -> str | None:
@@ -226,7 +226,7 @@ async def _store_ready(desk: Desk, user: User, terms: Terms, ask: Ask, ready: st
         return None
     reply = Canned(ready, len(desk.vocabulary(ask.model).encode(ready)))
     # What the ladder did to the answer that there is none of now need not be told.
-    return await _admit(desk, terms, replace(counted.turn, notices=(), canned=reply))
+    return await _admit(desk, terms, counted.turn._replace(notices=(), canned=reply))
 
 
 async def _new_turn(desk: Desk, user: User, terms: Terms, ask: Ask) -> _Counted | TooLong | Missing:

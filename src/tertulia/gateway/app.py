@@ -120,6 +120,8 @@ def _api(front: Front) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        # Nothing is told to anybody else, and each call would look up anew whether it should be.
+        telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     api.state.front = front
     # As routes of its own: FastAPI walks twice through the routes of each router that is included,
@@ -147,7 +149,7 @@ def _answer(request: Request, problem: Problem) -> Response:
     front.figures.refused(problem.code)
     if is_resume(request) and problem.code in PASSING | {"budget_exhausted"}:
         return come_back(problem.retry_after or _STORE_RETRY_S)
-    return problem_response(problem, request.url.path)
+    return problem_response(problem, request.scope["path"])
 
 
 async def _on_invalid(request: Request, error: Exception) -> Response:

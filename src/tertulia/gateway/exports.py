@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from threading import Lock
@@ -303,7 +302,7 @@ async def _page(
         shown = await message_json(desk, message)
         if why:
             shown["feedbackReason"] = why
-        page.append(_Copied(replace(message, content=shown["content"]), shown))
+        page.append(_Copied(message._replace(content=shown["content"]), shown))
     return page, rows[-1][0].seq if len(rows) == _PAGE_MESSAGES else None
 
 

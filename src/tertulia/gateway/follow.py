@@ -7,7 +7,7 @@ memory of its own: any gateway can go on where another one ended.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from tertulia.core.turn import is_terminal, stored_entries, terminal_entry
@@ -240,4 +240,4 @@ def _was_told_by_row(turn: Turn, attempt: int | None) -> bool:
 
 def _stored(turn: Turn) -> Turn:
     """The turn as its row tells it once the log is gone: an attempt of its own, after the last."""
-    return replace(turn, attempt=turn.attempt + 1)
+    return turn._replace(attempt=turn.attempt + 1)

@@ -232,7 +232,7 @@ class _Reading:
         """With the tokens of every message, and without a model that nobody serves here."""
         vocabulary = self._desk.vocabulary(AUTO)
         messages = tuple(
-            replace(one, tokens=len(vocabulary.encode(one.content)), tokenizer=vocabulary.name)
+            one._replace(tokens=len(vocabulary.encode(one.content)), tokenizer=vocabulary.name)
             for one in arrival.messages
         )
         conversation = arrival.conversation

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 
 import structlog
 
@@ -102,8 +101,7 @@ async def _answer_with(desk: WorkerDesk, pen: Pen, choice: Choice, branch: Branc
     vocabulary = desk.vocabulary(choice.model.served)
     prompt = await build_prompt(desk, pen.turn, branch, vocabulary)
     moved = (SMALL_NOTICE,) if choice.reason is Reason.LADDER else ()
-    pen.turn = replace(
-        pen.turn,
+    pen.turn = pen.turn._replace(
         model=choice.model.served,
         reason=choice.reason,
         prompt_tokens=len(prompt.ids),
@@ -332,7 +330,7 @@ async def _note(
     """Stores who answers, before anybody is asked or told; Superseded if the claim is lost."""
     turn = pen.turn
     assert turn.reason is not None
-    pen.turn = replace(turn, replica=replica, request_id=request_id)
+    pen.turn = turn._replace(replica=replica, request_id=request_id)
     note = Note(
         attempt=turn.attempt,
         model=choice.model.served,
@@ -349,7 +347,7 @@ async def _note(
 
 
 async def _refuse(desk: WorkerDesk, pen: Pen, refusal: Refusal, cached_tokens: int) -> None:
-    await pen.write(refusal_entry(pen.next_seq, replace(pen.turn, refusal=refusal)))
+    await pen.write(refusal_entry(pen.next_seq, pen.turn._replace(refusal=refusal)))
     await _finish(desk, pen, Status.REFUSED, finish=Finish.REFUSED, cached_tokens=cached_tokens)
 
 
@@ -379,8 +377,7 @@ async def _finish(
     if outcome.clamped:
         desk.figures.clamped.inc()
         _log.warning("usage_clamped", replica=turn.replica, model=turn.model)
-    ended = replace(
-        turn,
+    ended = turn._replace(
         status=outcome.status,
         finish=outcome.finish,
         failure=outcome.failure,

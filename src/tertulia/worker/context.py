@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from tertulia.core.opening import Footing, Opening
 from tertulia.core.prompt import (
@@ -151,8 +152,12 @@ def room_of(window: int, answer_tokens: int, opening_tokens: int, vocabulary: Vo
 def summary_cost(vocabulary: Vocabulary) -> int:
     """What the exchange that shows a summary takes beside the summary."""
     _, per_message = vocabulary.cost
-    around = (len(vocabulary.encode(one.content)) for one in summary_messages(""))
-    return sum(around) + 2 * per_message
+    return _around_summaries(vocabulary.encode) + 2 * per_message
+
+
+@lru_cache(maxsize=64)  # vocabularies are few, and each turn asks
+def _around_summaries(encode: Callable[[str], TokenIds]) -> int:
+    return sum(len(encode(one.content)) for one in summary_messages(""))
 
 
 async def _summary(
@@ -233,7 +238,7 @@ async def _counted(
         message_id: len(vocabulary.encode(text.content))
         for message_id, text in zip(foreign, texts, strict=True)
     }
-    return [replace(m, tokens=counts.get(m.id, m.tokens)) for m in path]
+    return [m._replace(tokens=counts.get(m.id, m.tokens)) for m in path]
 
 
 async def texts_of_ids(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import replace
 
 from tertulia.core.turn import delta_entry, ids_so_far, pack_ids, text_so_far
 from tertulia.core.types import Append, Entry, Fenced, TokenIds, Turn
@@ -43,7 +42,7 @@ class Pen:
         self._clock = clock
         self._lease_s = lease_s
         is_known = turn.attempt == fenced.attempt
-        self.turn = turn if is_known else replace(turn, attempt=fenced.attempt)
+        self.turn = turn if is_known else turn._replace(attempt=fenced.attempt)
         self.entries: list[Entry] = list(fenced.entries)
         self.before = self.text[-_BEFORE_CHARS:]
         # Packed: a thousand replies are held here at once.

@@ -206,7 +206,7 @@ class MemoryBatchWork:
         store = self._all.store
         reply_id = store.turn_keys.get((batch.owner, turn_key(batch.id, n)))
         if reply_id is not None:
-            store.turns[reply_id] = replace(store.turns[reply_id], kind="stateless")
+            store.turns[reply_id] = store.turns[reply_id]._replace(kind="stateless")
 
     def _turns_of(self, kept: _Kept) -> int:
         """Its open lines that have a turn which has not ended."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Literal
 
 from tertulia.backends.memory.store import MemoryStore
@@ -86,7 +85,7 @@ class MemoryMessages:
         message = self._store.messages.get((owner, message_id))
         if message is None or message.role != "assistant":
             return None
-        message = replace(message, feedback=rating)
+        message = message._replace(feedback=rating)
         self._store.put_message(message)
         self._store.ratings[owner, message_id] = why
         return message

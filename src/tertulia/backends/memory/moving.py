@@ -47,7 +47,7 @@ class MemoryTranscripts:
         found = [store.messages[owner, one] for one in ids]
         later = sorted((m for m in found if m.seq > after), key=lambda message: message.seq)
         return tuple(
-            (replace(message, ids=None), store.ratings.get((owner, message.id), ""))
+            (message._replace(ids=None), store.ratings.get((owner, message.id), ""))
             for message in later[:limit]
         )
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from tertulia.backends.memory.store import MemoryStore
-from tertulia.core.turn import next_status
+from tertulia.backends.transitions import claimed
 from tertulia.core.types import Held, Lane, Status, Turn
 from tertulia.core.waiting import Claimable, LaneState, LineView, lowest_lane
 
@@ -42,16 +41,11 @@ class MemoryQueue:
         turn = min(free, key=self.order)
         if turn.status is Status.QUEUED:
             self._store.begun[turn.lane] += 1
-        turn = replace(
-            turn,
-            status=next_status(turn.status, "claim"),
-            epoch=turn.epoch + 1,
-            lease_until=now + lease_s,
-        )
+        turn = claimed(turn, now + lease_s)
         self._store.put_turn(turn)
         message = self._store.messages.get((turn.owner, turn.reply_id))
         if message is not None:
-            self._store.put_message(replace(message, status=turn.status))
+            self._store.put_message(message._replace(status=turn.status))
         return turn
 
     async def renew(self, held: Sequence[Held], *, lease_s: float) -> frozenset[Held]:
@@ -63,7 +57,7 @@ class MemoryQueue:
             if turn is None:
                 lost.add(claim)
             else:
-                self._store.put_turn(replace(turn, lease_until=until))
+                self._store.put_turn(turn._replace(lease_until=until))
         return frozenset(lost)
 
     async def release(self, held: Sequence[Held]) -> None:
@@ -72,7 +66,7 @@ class MemoryQueue:
         for claim in held:
             turn = self._open(claim)
             if turn is not None:
-                self._store.put_turn(replace(turn, lease_until=now))
+                self._store.put_turn(turn._replace(lease_until=now))
 
     async def abandoned(self) -> Sequence[Turn]:
         """Open turns that nobody has followed for as long as theirs may be left."""
@@ -101,7 +95,7 @@ class MemoryQueue:
         now = self._store.clock.now()
         for turn in list(self._store.open_turns()):
             lease = None if turn.lease_until is None else now
-            self._store.put_turn(replace(turn, lease_until=lease, followed_at=now))
+            self._store.put_turn(turn._replace(lease_until=lease, followed_at=now))
 
     def order(self, turn: Turn) -> tuple[int, bool, int, float, str]:
         """By what turns are claimed."""
@@ -165,7 +159,7 @@ class MemoryPresence:
         for owner, reply_id in followed:
             if reply_id in self._store.open and self._store.turns[reply_id].owner == owner:
                 turn = self._store.turns[reply_id]
-                self._store.put_turn(replace(turn, followed_at=now))
+                self._store.put_turn(turn._replace(followed_at=now))
 
 
 def _is_held(turn: Turn, now: float) -> bool:

@@ -169,7 +169,7 @@ class MemoryStore:
         previous = beside[n - 1] if n > 0 else None
         following = beside[n + 1] if n + 1 < len(beside) else None
         version = Version(n + 1, len(beside), previous, following)
-        return replace(message, ids=None, version=version)
+        return message._replace(ids=None, version=version)
 
     def forget_turn(self, turn: Turn) -> None:
         """Removes a turn, whatever its status."""

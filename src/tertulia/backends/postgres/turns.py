@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from tertulia.backends.postgres.database import Database
 from tertulia.backends.postgres.signature import signature_bits
@@ -21,6 +21,7 @@ from tertulia.backends.transitions import (
     SEIZE_LEASE_S,
     Entrance,
     OpenTurn,
+    Placed,
     begun,
     demand_accepted,
     entrance,
@@ -181,13 +182,6 @@ class PostgresTurns:
         return Admitted(turn)
 
 
-class _TreeMessage(NamedTuple):
-    id: str
-    role: str
-    conversation_id: str
-    parent_id: str | None
-
-
 class _Door:
     """What admission looks up, all of it read at once."""
 
@@ -209,9 +203,9 @@ class _Door:
     def has_conversation(self) -> bool:
         return bool(self._row["has_conversation"])
 
-    def message(self, message_id: str | None) -> _TreeMessage | None:
+    def message(self, message_id: str | None) -> Placed | None:
         for place in json.loads(self._row["messages"] or "[]"):
-            found = _TreeMessage(*place)
+            found = Placed(*place)
             if found.id == message_id:
                 return found
         return None

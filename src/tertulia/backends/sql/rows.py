@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from tertulia.core.quota import Settlement
-from tertulia.core.search import folded, signature, words_of
+from tertulia.core.search import SIGNATURE_WORDS, folded, signature, words_of
 from tertulia.core.turn import pack_ids, unpack_ids
 from tertulia.core.types import (
     Balance,
@@ -35,6 +34,10 @@ from tertulia.core.types import (
     Version,
 )
 from tertulia.core.waiting import Claimable
+
+_BITS: Final = tuple(f"bits_{n}" for n in range(SIGNATURE_WORDS))
+# Made once: `json.dumps` with arguments makes an encoder at each call.
+_encode: Final = json.JSONEncoder(ensure_ascii=False).encode
 
 
 class Row(Protocol):
@@ -102,14 +105,7 @@ def turn_values(turn: Turn, parent_id: str | None) -> dict[str, Any]:
         "requested": turn.requested,
         "answer_tokens": turn.answer_tokens,
         "reserved": turn.reserved,
-        "sampling": json.dumps(
-            [
-                turn.sampling.temperature,
-                turn.sampling.top_p,
-                turn.sampling.seed,
-                turn.sampling.stop,
-            ]
-        ),
+        "sampling": _USUALLY if turn.sampling == _USUAL else _sampling_json(turn.sampling),
         "status": turn.status.value,
         "epoch": turn.epoch,
         "attempt": turn.attempt,
@@ -119,9 +115,7 @@ def turn_values(turn: Turn, parent_id: str | None) -> dict[str, Any]:
         "conversation_id": turn.conversation_id,
         "user_message_id": turn.user_message_id,
         "parent_id": parent_id,
-        "prompt": json.dumps(
-            [[m.role, m.content, m.ids, m.tokenizer] for m in turn.prompt], ensure_ascii=False
-        ),
+        "prompt": _encode([[m.role, m.content, m.ids, m.tokenizer] for m in turn.prompt]),
         "notices": json.dumps(turn.notices),
         "lease_until": turn.lease_until,
         "followed_at": turn.followed_at,
@@ -226,7 +220,7 @@ def message_of(row: Row) -> Message:
 def page_message_of(row: Row) -> Message:
     """A row of the view `page_messages`."""
     version = Version(row["version"], row["versions"], row["previous"], row["following"])
-    return replace(message_of(row), version=version)
+    return message_of(row)._replace(version=version)
 
 
 def message_values(message: Message) -> dict[str, Any]:
@@ -258,8 +252,7 @@ def message_values(message: Message) -> dict[str, Any]:
 
 def signature_values(text: str) -> dict[str, int]:
     """A text's signature, or a word's, as the columns `bits_0`, `bits_1` ... of `messages`."""
-    words = words_of(signature(folded(text)))
-    return {f"bits_{n}": word for n, word in enumerate(words)}
+    return dict(zip(_BITS, words_of(signature(folded(text))), strict=True))
 
 
 def prompt_message_of(row: Row) -> PromptMessage:
@@ -338,8 +331,19 @@ def _words(stored: str | list[str]) -> tuple[str, ...]:
 
 
 def _sampling(text: str) -> Sampling:
+    if text == _USUALLY:
+        return _USUAL
     temperature, top_p, seed, stop = json.loads(text)
     return Sampling(temperature, top_p, seed, tuple(stop))
+
+
+def _sampling_json(sampling: Sampling) -> str:
+    return json.dumps([sampling.temperature, sampling.top_p, sampling.seed, sampling.stop])
+
+
+# Nearly all turns have this one. Others are not kept: stop strings are somebody's words.
+_USUAL: Final = Sampling()
+_USUALLY: Final = _sampling_json(_USUAL)
 
 
 def _prompt(text: str) -> tuple[PromptMessage, ...]:

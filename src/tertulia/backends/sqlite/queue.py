@@ -9,13 +9,14 @@ from typing import Final
 from tertulia.backends.sql import statements
 from tertulia.backends.sql.rows import full_names, json_list, turn_of
 from tertulia.backends.sqlite.readers import Readers
+from tertulia.backends.sqlite.turns import stored_turn
 from tertulia.backends.sqlite.writer import Writer
+from tertulia.backends.transitions import claimed
 from tertulia.core.types import Held, Lane, Status, Turn
 from tertulia.core.waiting import Claimable, LaneState, LineView, lowest_lane
 from tertulia.ports import Clock
 
 SQL: Final = statements("sqlite", "queue")
-TURNS: Final = statements("sqlite", "turns")
 
 Database = sqlite3.Connection
 
@@ -44,15 +45,17 @@ class SqliteQueue:
                 "lowest": lowest.value,
                 "full": json_list(full_names(may)),
             }
-            found = database.execute(SQL["claim_next"], values).fetchone()
-            if found is None:
+            row = database.execute(SQL["claim_next"], values).fetchone()
+            if row is None:
                 return None
-            database.execute(SQL["take"], {"id": found["id"], "until": now + lease_s})
-            if found["status"] == Status.QUEUED:
-                database.execute(SQL["count_begun"], {"lane": found["lane"]})
-            of_turn = {"owner": found["owner"], "reply_id": found["reply_id"]}
-            database.execute(SQL["show_running"], of_turn)
-            return turn_of(database.execute(TURNS["by_reply"], of_turn).fetchone())
+            found = stored_turn(row)
+            turn = claimed(found, now + lease_s)
+            of_turn = {**turn.held._asdict(), "lease_until": turn.lease_until}
+            database.execute(SQL["take"], {**of_turn, "status": turn.status.value})
+            if found.status is Status.QUEUED:
+                database.execute(SQL["count_begun"], {"lane": turn.lane.value})
+                database.execute(SQL["show_running"], of_turn)
+            return turn
 
         return await self._writer.put(step)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from tertulia.backends.sql import statements
 from tertulia.backends.sql.rows import (
@@ -14,7 +15,6 @@ from tertulia.backends.sql.rows import (
     balances_of,
     budgets_json,
     holding_of,
-    message_of,
     message_values,
     turn_of,
     turn_values,
@@ -26,11 +26,12 @@ from tertulia.backends.sqlite.writer import Writer
 from tertulia.backends.transitions import (
     Entrance,
     OpenTurn,
+    Placed,
     attempt_of_rerun,
     begun,
     entrance,
     finished,
-    noted,
+    joined,
     reply_after,
     reply_message,
     rerun,
@@ -49,6 +50,7 @@ from tertulia.core.types import (
     Note,
     Outcome,
     Spent,
+    Status,
     Turn,
     Usage,
 )
@@ -62,6 +64,9 @@ CONVERSATIONS: Final = statements("sqlite", "conversations")
 BRANCHES: Final = statements("sqlite", "branches")
 
 Database = sqlite3.Connection
+
+# A reply before its turn says anything of it; where it stands in its tree is not written again.
+_REPLY: Final = Message("", "", "", None, 0, "assistant", "", 0, "", Status.QUEUED, 0.0)
 
 
 class SqliteTurns:
@@ -96,15 +101,15 @@ class SqliteTurns:
         """Who answers, under an epoch; False when superseded."""
 
         def step(database: Database) -> bool:
-            turn = _held(database, held)
-            if turn is None:
+            before = database.execute(SQL["noted"], held._asdict()).fetchone()
+            if before is None:
                 return False
-            turn = noted(turn, note)
-            _rewrite(database, turn)
-            _show(database, turn, None)
-            if note.pin == "pin" and turn.conversation_id is not None:
-                values = {"owner": turn.owner, "id": turn.conversation_id, "model": note.model}
-                database.execute(CONVERSATIONS["pin_model"], values)
+            values = _note_values(held, note, before)
+            database.execute(SQL["note"], values)
+            if before["conversation_id"] is not None:
+                database.execute(MESSAGES["note"], values)
+                if note.pin == "pin":
+                    database.execute(CONVERSATIONS["pin_model"], values)
             return True
 
         return await self._writer.put(step)
@@ -114,11 +119,11 @@ class SqliteTurns:
         now = self._clock.now()
 
         def step(database: Database) -> bool:
-            turn = _held(database, held)
+            turn = _one(database, "held", held._asdict())
             if turn is None:
                 return False
             ended = finished(turn, outcome, now)
-            _rewrite(database, ended)
+            database.execute(SQL["finish"], turn_values(ended, None))
             _show(database, ended, outcome)
             settle_turn(database, turn, outcome.usage, now)
             give_back(database, ended, unused_cost(ended))
@@ -192,7 +197,7 @@ def _admit(new: NewTurn, limits: Limits, now: float, database: Database) -> Admi
     answer = entrance(new, known, limits, _Lookup(database, new, now))
     if not isinstance(answer, Entrance):
         return answer
-    _pass(database, new.owner, ledger_moment(_ledger_ms(database, new.owner), now))
+    _pass(database, new.owner, ledger_moment(None, now))
     if known is None:
         return Admitted(_begin(database, new, limits, answer, now))
     return Admitted(_again(database, known, new, limits, answer, now))
@@ -220,10 +225,12 @@ class _Lookup:
 
     def has_conversation(self) -> bool:
         values = {"owner": self.new.owner, "id": self.new.conversation_id}
-        return self.database.execute(CONVERSATIONS["get"], values).fetchone() is not None
+        return self.database.execute(CONVERSATIONS["is_there"], values).fetchone() is not None
 
-    def message(self, message_id: str | None) -> Message | None:
-        return _message(self.database, self.new.owner, message_id)
+    def message(self, message_id: str | None) -> Placed | None:
+        values = {"owner": self.new.owner, "id": message_id}
+        row = self.database.execute(MESSAGES["place"], values).fetchone()
+        return Placed(*row) if row is not None else None
 
     def open_turns(self) -> Iterator[OpenTurn]:
         values = {"owner": self.new.owner, "conversation_id": self.new.conversation_id}
@@ -236,22 +243,36 @@ class _Lookup:
 
 def _begin(database: Database, new: NewTurn, limits: Limits, place: Entrance, now: float) -> Turn:
     turn = begun(new, limits, place, now)
-    if database.execute(SQL["is_there"], {"reply_id": turn.reply_id}).fetchone() is not None:
-        raise ValueError(f"a turn with the id {turn.reply_id} is there already")
-    if turn.conversation_id is not None:
-        values = {"owner": turn.owner, "conversation_id": turn.conversation_id}
-        seq = 1 + database.execute(MESSAGES["last_seq"], values).fetchone()[0]
-        if new.kind == "message":
-            if _message(database, new.owner, new.user_message_id) is not None:
-                raise ValueError(f"a message {new.user_message_id} is there already")
-            message = user_message(new, seq, now)
-            database.execute(MESSAGES["add"], message_values(message))
-            seq += 1
-        database.execute(MESSAGES["add"], message_values(reply_message(turn, new, seq)))
-        _move_head(database, turn, new.title, now)
-    database.execute(SQL["add"], turn_values(turn, place.parent_id))
-    _line_up(database, turn)
+    written = {**turn_values(turn, place.parent_id), "rank": _rank(database, turn)}
+    try:
+        if turn.conversation_id is not None:
+            values = {"owner": turn.owner, "conversation_id": turn.conversation_id}
+            seq = 1 + database.execute(MESSAGES["last_seq"], values).fetchone()[0]
+            if new.kind == "message":
+                asked = user_message(new, seq, now)
+                database.execute(MESSAGES["add"], message_values(asked))
+                seq += 1
+            database.execute(MESSAGES["add"], message_values(reply_message(turn, new, seq)))
+            _move_head(database, turn, new.title, now)
+        database.execute(SQL["add"], written)
+    except sqlite3.IntegrityError:
+        raise ValueError(f"{turn.reply_id} or {new.user_message_id} is there already") from None
     return turn
+
+
+def _note_values(held: Held, note: Note, before: sqlite3.Row) -> dict[str, Any]:
+    return {
+        **held._asdict(),
+        "id": before["conversation_id"],
+        "attempt": note.attempt,
+        "model": note.model,
+        "reason": note.reason.value,
+        "replica": note.replica,
+        "request_id": note.request_id,
+        "prompt_tokens": note.prompt_tokens,
+        "summary_id": note.summary_id,
+        "notices": json.dumps(joined(json.loads(before["notices"]), note.notices)),
+    }
 
 
 def _again(
@@ -260,7 +281,8 @@ def _again(
     attempt = attempt_of_rerun(failed, log_attempt(database, failed.reply_id))
     turn = rerun(failed, new, limits, place, now, attempt=attempt)
     _rewrite(database, turn)
-    _line_up(database, turn)
+    of_turn = {"owner": turn.owner, "reply_id": turn.reply_id}
+    database.execute(QUEUE["line_up"], {**of_turn, "rank": _rank(database, turn)})
     restart_log(database, turn.reply_id, turn.epoch, attempt)
     if turn.conversation_id is not None:
         _show(database, turn, None)
@@ -268,16 +290,16 @@ def _again(
     return turn
 
 
-def _line_up(database: Database, turn: Turn) -> None:
-    """Gives a turn that was admitted its place in its lane; one that is final needs none."""
+def _rank(database: Database, turn: Turn) -> int:
+    """The place of a turn that was admitted in its lane, which is noted; a final one needs none."""
     if turn.status.is_final:
-        return
+        return 0
     values = {"owner": turn.owner, "lane": turn.lane.value, "reply_id": turn.reply_id}
     found = database.execute(QUEUE["standing"], values).fetchone()
     floor = virtual_time(found["first"], found["highest_tag"])
     rank = rank_of(tag=found["tag"], floor=floor, last=found["last"])
-    database.execute(QUEUE["line_up"], {**values, "rank": rank})
     database.execute(QUEUE["put_tag"], {**values, "tag": rank + worst_cost(turn)})
+    return rank
 
 
 def _move_head(database: Database, turn: Turn, title: str, now: float) -> None:
@@ -293,14 +315,15 @@ def _move_head(database: Database, turn: Turn, title: str, now: float) -> None:
     database.execute(BRANCHES["mark"], shown)
 
 
-def _held(database: Database, held: Held) -> Turn | None:
-    """The open turn if its claim is still this one."""
-    return _one(database, "held", held._asdict())
-
-
 def _one(database: Database, statement: str, values: Mapping[str, object]) -> Turn | None:
     row = database.execute(SQL[statement], values).fetchone()
-    return turn_of(row) if row is not None else None
+    return stored_turn(row) if row is not None else None
+
+
+def stored_turn(row: sqlite3.Row) -> Turn:
+    """The turn of a row, by way of a dictionary: a row looks for each name among all of its
+    columns, which takes twice as long for so many."""
+    return turn_of(dict(zip(row.keys(), row, strict=True)))
 
 
 def _rewrite(database: Database, turn: Turn) -> None:
@@ -309,12 +332,7 @@ def _rewrite(database: Database, turn: Turn) -> None:
 
 def _show(database: Database, turn: Turn, outcome: Outcome | None) -> None:
     """Keeps the reply message in step with its turn."""
-    message = _message(database, turn.owner, turn.reply_id)
-    if message is not None:
-        database.execute(MESSAGES["rewrite"], message_values(reply_after(message, turn, outcome)))
-
-
-def _message(database: Database, owner: str, message_id: str | None) -> Message | None:
-    values: dict[str, str | None] = {"owner": owner, "id": message_id}
-    row = database.execute(MESSAGES["find"], values).fetchone()
-    return message_of(row) if row is not None else None
+    if turn.conversation_id is not None:
+        reply = _REPLY._replace(owner=turn.owner, id=turn.reply_id)
+        shown = reply_after(reply, turn, outcome)
+        database.execute(MESSAGES["rewrite"], message_values(shown))

@@ -151,44 +151,19 @@ class Writer:
             database.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
             return [_Failed(store_error(error))] * len(steps)
-        answers = []
-        for step in steps:
-            answers.append(self._run_step(step))
-            if not database.in_transaction:  # some errors end the whole transaction at once
-                break
-        else:
-            try:
-                database.execute("COMMIT")
-                return answers
-            except sqlite3.Error as error:
-                answers = [_Failed(store_error(error))]
-        if database.in_transaction:
-            database.execute("ROLLBACK")
-        if len(steps) == 1:
-            return answers[-1:]
-        # Nothing of the group is kept. Each alone: only those that can't be done fail.
-        return [answer for step in steps for answer in self._commit([step])]
-
-    def _run_step(self, step: Step[Any]) -> Any:
-        database = self._database
         try:
-            database.execute("SAVEPOINT step")
-            answer = step(database)
-            database.execute("RELEASE step")
+            answers = [step(database) for step in steps]
+            database.execute("COMMIT")
+            return answers
         except Exception as error:  # noqa: BLE001 - it goes to the caller, who acts on it
-            if database.in_transaction:
-                self._undo_step()
-            return _Failed(store_error(error))
-        return answer
-
-    def _undo_step(self) -> None:
-        """Takes a step back, or the whole transaction where SQLite can't do that any more."""
-        database = self._database
-        try:
-            database.execute("ROLLBACK TO step")
-            database.execute("RELEASE step")
-        except sqlite3.Error:
-            database.rollback()
+            failed = _Failed(store_error(error))
+            if database.in_transaction:  # some errors end it at once
+                database.execute("ROLLBACK")
+        if len(steps) == 1:
+            return [failed]
+        # Nothing of the group is kept. Each alone: only those that can't be done fail. To be able
+        # to take each step back by itself would cost all of them what this costs hardly anybody.
+        return [answer for step in steps for answer in self._commit([step])]
 
     def _refuse_the_rest(self) -> None:
         ended = _Failed(StoreUnavailable("the store is closed"))

@@ -14,6 +14,10 @@ SELECT c.*, (
 FROM conversations c
 WHERE c.owner = :owner AND c.id = :id;
 
+-- name: is_there
+-- Whether the owner has a conversation.
+SELECT 1 FROM conversations WHERE owner = :owner AND id = :id;
+
 -- name: add
 -- A new conversation, with the instructions that its owner has now.
 INSERT INTO conversations (

@@ -4,6 +4,10 @@
 -- One message with its tokens.
 SELECT * FROM messages WHERE owner = :owner AND id = :id;
 
+-- name: place
+-- Where a message stands in its tree.
+SELECT id, role, conversation_id, parent_id FROM messages WHERE owner = :owner AND id = :id;
+
 -- name: last_seq
 -- The number of the newest message of a conversation.
 SELECT coalesce(max(seq), 0) FROM messages
@@ -62,6 +66,11 @@ INSERT INTO messages (
   :bits_0, :bits_1, :bits_2, :bits_3, :bits_4, :bits_5, :bits_6, :bits_7, :bits_8, :bits_9,
   :bits_10, :bits_11, :bits_12, :bits_13, :bits_14, :bits_15
 );
+
+-- name: note
+-- What is shown of who answers.
+UPDATE messages SET model = :model, reason = :reason, notices = :notices
+WHERE owner = :owner AND id = :reply_id;
 
 -- name: rewrite
 -- What a turn changes of its reply.

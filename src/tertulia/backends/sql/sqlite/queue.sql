@@ -19,7 +19,7 @@ SELECT
   ) AS last;
 
 -- name: line_up
--- The rank of a turn that was admitted.
+-- The rank of a turn that was admitted anew.
 UPDATE turns SET rank = :rank WHERE owner = :owner AND reply_id = :reply_id;
 
 -- name: put_tag
@@ -38,7 +38,7 @@ SELECT lane, count(*) AS running FROM turns WHERE status = 'running' GROUP BY la
 -- name: claim_next
 -- The first open turn of these lanes that nobody holds. One that was never claimed waits for a
 -- model that is full.
-SELECT id, owner, reply_id, lane, status FROM turns
+SELECT * FROM whole_turns
 WHERE status IN ('queued', 'running')
   AND lane <= :lowest
   AND (lease_until IS NULL OR lease_until <= :now)
@@ -51,8 +51,9 @@ ORDER BY lane, lease_until IS NULL, rank, created_at, reply_id
 LIMIT 1;
 
 -- name: take
--- A claim: the next epoch and a lease.
-UPDATE turns SET epoch = epoch + 1, status = 'running', lease_until = :until WHERE id = :id;
+-- A claim: its epoch and a lease.
+UPDATE turns SET epoch = :epoch, status = :status, lease_until = :lease_until
+WHERE owner = :owner AND reply_id = :reply_id;
 
 -- name: count_begun
 -- One more turn of a lane was claimed for the first time.

@@ -13,6 +13,19 @@ SELECT * FROM whole_turns WHERE owner = :owner AND reply_id = :reply_id;
 SELECT * FROM whole_turns
 WHERE owner = :owner AND reply_id = :reply_id AND epoch = :epoch AND status IN ('queued', 'running');
 
+-- name: noted
+-- What a note adds to, if this epoch is still the open turn's epoch.
+SELECT conversation_id, notices FROM turns
+WHERE owner = :owner AND reply_id = :reply_id AND epoch = :epoch AND status IN ('queued', 'running');
+
+-- name: note
+-- Who answers.
+UPDATE turns SET
+  attempt = :attempt, model = :model, reason = :reason, replica = :replica,
+  request_id = :request_id, prompt_tokens = :prompt_tokens, summary_id = :summary_id,
+  notices = :notices
+WHERE owner = :owner AND reply_id = :reply_id;
+
 -- name: open_of_owner
 -- What an owner holds now: open turns, oldest first.
 SELECT reply_id, lane, reserved, answer_tokens, budgets FROM turns
@@ -42,14 +55,14 @@ INSERT INTO turns (
   parent_id, prompt, notices,
   lease_until, followed_at, model, reason, replica, request_id, prompt_tokens, finished_at, finish,
   text, input_tokens, cached_tokens, output_tokens, charged, refusal, failure, last_event_id,
-  stop_reason, difficulty, awaited, summary_id
+  stop_reason, difficulty, awaited, summary_id, rank
 ) VALUES (
   :owner, :reply_id, :key, :body_sha, :kind, :plan, :lane, :requested, :answer_tokens, :reserved,
   :sampling, :status, :epoch, :attempt, :created_at, :budgets, :abandon_s, :conversation_id,
   :user_message_id, :parent_id, :prompt, :notices, :lease_until, :followed_at, :model, :reason, :replica,
   :request_id, :prompt_tokens, :finished_at, :finish, :text, :input_tokens, :cached_tokens,
   :output_tokens, :charged, :refusal, :failure, :last_event_id, :stop_reason, :difficulty,
-  :awaited, :summary_id
+  :awaited, :summary_id, :rank
 );
 
 -- name: rewrite
@@ -68,6 +81,16 @@ UPDATE turns SET
   summary_id = :summary_id
 WHERE owner = :owner AND reply_id = :reply_id;
 
+-- name: finish
+-- What the end of a turn changes.
+UPDATE turns SET
+  status = :status, attempt = :attempt, notices = :notices, budgets = :budgets,
+  abandon_s = :abandon_s, lease_until = :lease_until, finished_at = :finished_at, finish = :finish,
+  text = :text, input_tokens = :input_tokens, cached_tokens = :cached_tokens,
+  output_tokens = :output_tokens, charged = :charged, refusal = :refusal, failure = :failure,
+  last_event_id = :last_event_id
+WHERE owner = :owner AND reply_id = :reply_id;
+
 -- name: settle
 -- What an ended run cost, in numbers only.
 INSERT INTO settlements (
@@ -79,9 +102,9 @@ INSERT INTO settlements (
 );
 
 -- name: pass
--- Passes the owner's door at a moment of the ledger.
+-- Passes the owner's door at a moment of the ledger, which never goes back.
 INSERT INTO doors (owner, ledger_ms) VALUES (:owner, :ledger_ms)
-ON CONFLICT (owner) DO UPDATE SET ledger_ms = excluded.ledger_ms;
+ON CONFLICT (owner) DO UPDATE SET ledger_ms = max(ledger_ms, excluded.ledger_ms);
 
 -- name: put_balance
 -- What is used of a budget after a settlement.
@@ -90,7 +113,3 @@ VALUES (:owner, :budget, :used, :at_ms, :size, :refill_ms)
 ON CONFLICT (owner, budget) DO UPDATE SET
   used = excluded.used, at_ms = excluded.at_ms, size = excluded.size,
   refill_ms = excluded.refill_ms;
-
--- name: is_there
--- Whether a reply id is taken, by anyone.
-SELECT 1 FROM turns WHERE reply_id = :reply_id;
