@@ -19,6 +19,7 @@ from bench import (
     moving,
     overload,
     placement,
+    plan,
     remembering,
     routing,
     rush,
@@ -39,6 +40,7 @@ MEASUREMENTS = {
     "batches": batches.main,
     "history": history.main,
     "moving": moving.main,
+    "plan": plan.main,
 }
 WITH_OPTIONS: dict[str, Callable[[list[str]], None]] = {
     "context": context.main,

@@ -21,6 +21,7 @@ from tertulia.terminal.logs import start_log
 from tertulia.terminal.models_app import models_app
 from tertulia.terminal.moving import export, import_file
 from tertulia.terminal.options import AsJson, Config, fail, settings_from
+from tertulia.terminal.plan_command import plan
 from tertulia.terminal.roles import DieWithParent, gateway, lanes, starting, worker
 
 if TYPE_CHECKING:
@@ -270,6 +271,7 @@ def doctor(
 app.command()(export)
 app.command("import")(import_file)
 app.command()(drill)
+app.command()(plan)
 
 
 @app.command("config")
