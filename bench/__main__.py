@@ -1,7 +1,7 @@
 """`python -m bench [NAME ...]`: runs the named measurements, one after another.
 
 Without a name it runs those that take no options. `context`, `engine`, `isolation`, `levers`,
-`overload`, `remembering`, `routing`, `rush`, `soak` and `tokens` do.
+`overload`, `remembering`, `routing`, `rush`, `soak`, `steps` and `tokens` do.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from bench import (
     routing,
     rush,
     soak,
+    steps,
     store,
     turns,
     valkey_log,
@@ -52,6 +53,7 @@ WITH_OPTIONS: dict[str, Callable[[list[str]], None]] = {
     "routing": routing.main,
     "rush": rush.main,
     "soak": soak.main,
+    "steps": steps.main,
     "tokens": tokens.main,
 }
 

@@ -15,6 +15,7 @@ import typer
 
 from tertulia import __version__
 from tertulia.config import MOST_SLOTS, Settings, printed
+from tertulia.terminal.calibrate_command import calibrate
 from tertulia.terminal.drill_command import drill
 from tertulia.terminal.ledger_app import ledger_app
 from tertulia.terminal.logs import start_log
@@ -272,6 +273,7 @@ app.command()(export)
 app.command("import")(import_file)
 app.command()(drill)
 app.command()(plan)
+app.command()(calibrate)
 
 
 @app.command("config")

@@ -7,7 +7,7 @@ beside it; a preset is as its document has it, and what was measured is shown be
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tertulia.planner.book import BOOK
@@ -24,7 +24,7 @@ from tertulia.planner.measured import (
 from tertulia.planner.preset import Preset
 from tertulia.planner.presets import PRESETS
 from tertulia.planner.sheet import LARGE, POOLS, SMALL, Given, Sheet
-from tertulia.planner.wishes import SIMULATED, Nonsense, wishes_of
+from tertulia.planner.wishes import SIMULATED, Nonsense, Read, read_wish
 
 # Without a word from the operator: what is measured best, and enough for most.
 DEFAULTS: Final = {
@@ -60,20 +60,36 @@ class Plan:
 
 def plan_for(wishes: Sequence[Wish], preset: str | None = None) -> Plan:
     """The plan; raises `Nonsense` for what makes no sense."""
-    numbers: dict[str, Given] = {}
-    words: dict[str, str] = {}
+    read = Read()
     for wish in wishes:
-        more, said = wishes_of(wish.document, wish.by)
-        numbers |= more
-        words |= said
+        read_wish(wish.document, wish.by, into=read)
     if preset is None:
-        plan = _of_tables(numbers, words)
+        plan = _of_tables(read.numbers, read.words)
     elif preset in PRESETS:
-        plan = _of_preset(PRESETS[preset], numbers, words)
+        plan = _of_preset(PRESETS[preset], read.numbers, read.words)
     else:
         raise Nonsense(f"There is no preset {preset!r}; there are {', '.join(PRESETS)}.")
     _check(plan.sheet)
-    return plan
+    beyond = _beyond(plan.sheet, read.ranges)
+    if beyond and not read.may_extrapolate:
+        raise Nonsense(f"{beyond[0]}: measure up to there, or plan with --extrapolate.")
+    return replace(plan, notes=(*plan.notes, *beyond))
+
+
+def _beyond(sheet: Sheet, ranges: Mapping[str, tuple[float, float]]) -> list[str]:
+    """Where the plan leaves what its timing was measured within."""
+    found = []
+    for name, (low, high) in ranges.items():
+        pool, _, bare = name.partition(".")
+        if not sheet.value(f"{pool}.share"):
+            continue
+        value = sheet.value(BOOK.full(bare, pool))
+        if not low <= value <= high:
+            found.append(
+                f"{pool}: {bare} was measured from {low:,.0f} to {high:,.0f}, and the plan has"
+                f" {value:,.0f}"
+            )
+    return found
 
 
 def _of_preset(preset: Preset, numbers: Mapping[str, Given], words: Mapping[str, str]) -> Plan:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Final
 
@@ -26,6 +27,12 @@ POOL_WORDS: Final[Mapping[str, Iterable[str]]] = {
     "precision": PRECISIONS,
 }
 _CURVES: Final = ("hourly", "answers", "plans")
+# Within what a pool's timing was measured, and the figures that have to stay within it.
+MEASURED_RANGES: Final = {
+    "measured_batch": "batch",
+    "measured_context_tokens": "context_tokens",
+    "measured_prompt_tokens": "uncached_tokens",
+}
 _ABOUT_ONE: Final = 1e-3
 _EXAMPLES: Final = {"accelerator": "bandwidth", "model": "params"}
 
@@ -34,34 +41,52 @@ class Nonsense(ValueError):
     """What was asked for makes no sense. The text is one sentence, for the operator."""
 
 
-def wishes_of(document: Mapping[str, Any], by: str) -> tuple[dict[str, Given], dict[str, str]]:
-    """Numbers and words of a table, by full name. Raises `Nonsense` at the first that is none."""
-    numbers: dict[str, Given] = {}
-    words: dict[str, str] = {}
+@dataclass(slots=True)
+class Read:
+    """What was asked for, by full name: numbers, words, and within what a timing was measured."""
+
+    numbers: dict[str, Given] = field(default_factory=dict)
+    words: dict[str, str] = field(default_factory=dict)
+    ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
+    may_extrapolate: bool = False
+
+
+def read_wish(document: Mapping[str, Any], by: str, into: Read) -> None:
+    """Adds a table to what was read before it. Raises `Nonsense` at the first that is none."""
     for name, value in document.items():
         if name in POOLS:
             if not isinstance(value, Mapping):
                 raise Nonsense(f"`{name}` is a table: write [{name}] and its values below it.")
             for bare, one in value.items():
-                _take(f"{name}.{bare}", one, by, numbers, words)
+                _take(f"{name}.{bare}", one, by, into)
         elif name in _CURVES:
-            numbers |= {each: Given(one, by) for each, one in _curve(name, value).items()}
+            into.numbers |= {each: Given(one, by) for each, one in _curve(name, value).items()}
+        elif name == "extrapolate":
+            if not isinstance(value, bool):
+                raise Nonsense("`extrapolate` is true or false.")
+            into.may_extrapolate = value
         else:
-            _take(name, value, by, numbers, words)
-    return numbers, words
+            _take(name, value, by, into)
 
 
-def _take(
-    name: str, value: object, by: str, numbers: dict[str, Given], words: dict[str, str]
-) -> None:
+def _take(name: str, value: object, by: str, into: Read) -> None:
     pool, _, bare = name.rpartition(".")
     words_of = POOL_WORDS if pool in POOLS else FLEET_WORDS
     if bare in words_of:
-        words[name] = _word(name, value, list(words_of[bare]))
+        into.words[name] = _word(name, value, list(words_of[bare]))
+    elif pool in POOLS and bare in MEASURED_RANGES:
+        into.ranges[f"{pool}.{MEASURED_RANGES[bare]}"] = _range(name, value)
     elif name == "hit_share" and value == SIMULATED:
-        words[name] = SIMULATED
+        into.words[name] = SIMULATED
     else:
-        numbers[name] = Given(_number(name, value), by)
+        into.numbers[name] = Given(_number(name, value), by)
+
+
+def _range(name: str, value: object) -> tuple[float, float]:
+    match value:
+        case [int() | float() as low, int() | float() as high] if 0 < low <= high < math.inf:
+            return float(low), float(high)
+    raise Nonsense(f"`{name}` is two numbers: the least and the most that were measured.")
 
 
 def _word(name: str, value: object, known: list[str]) -> str:

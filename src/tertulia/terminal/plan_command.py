@@ -23,7 +23,8 @@ _SIZE = "accelerators"
 
 def plan(
     file: Annotated[
-        Path | None, typer.Option("--file", help="TOML file with inputs: users = 50_000 …")
+        list[Path] | None,
+        typer.Option("--file", help="TOML file with inputs: users = 50_000 …; repeatable."),
     ] = None,
     preset: Annotated[
         str | None, typer.Option(help=f"Begin from a published design: {', '.join(PRESETS)}.")
@@ -51,6 +52,9 @@ def plan(
     give: Annotated[
         list[str] | None, typer.Option("--set", help="NAME=VALUE, any input or figure; repeatable.")
     ] = None,
+    extrapolate: Annotated[
+        bool, typer.Option("--extrapolate", help="Plan beyond what a calibration has measured.")
+    ] = False,
     explain: Annotated[str | None, typer.Option(help="How this figure follows.")] = None,
     sensitivity: Annotated[
         bool, typer.Option("--sensitivity", help="Which guess matters most.")
@@ -80,6 +84,7 @@ def plan(
         "hit_share": None if hit_share is None else _number(hit_share),
         "small_share": small_share,
         "timing": timing,
+        "extrapolate": extrapolate or None,
         "large": _known(
             model=model,
             accelerator=accelerator,
@@ -88,7 +93,7 @@ def plan(
         )
         or None,
     }
-    wishes = [] if file is None else [Wish(_table(file), str(file))]
+    wishes = [Wish(table_of(one), str(one)) for one in file or ()]
     wishes += [Wish(_known(**given), "flag"), Wish(_pairs(give or ()), "--set")]
     try:
         found = plan_for(wishes, preset)
@@ -116,7 +121,8 @@ def _say(lines: Iterable[str]) -> None:
         typer.echo(line)
 
 
-def _table(file: Path) -> Mapping[str, Any]:
+def table_of(file: Path) -> Mapping[str, Any]:
+    """A TOML file's table; what is none ends the command."""
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
