@@ -24,6 +24,7 @@ from tertulia.terminal.moving import export, import_file
 from tertulia.terminal.options import AsJson, Config, fail, settings_from
 from tertulia.terminal.plan_command import plan
 from tertulia.terminal.roles import DieWithParent, gateway, lanes, starting, worker
+from tertulia.terminal.scale_command import scale
 
 if TYPE_CHECKING:
     from tertulia.replica.main import Registration
@@ -274,6 +275,7 @@ app.command("import")(import_file)
 app.command()(drill)
 app.command()(plan)
 app.command()(calibrate)
+app.command()(scale)
 
 
 @app.command("config")

@@ -13,9 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from tertulia.planner.calibration import CantFit, Correction, Counts, Shape, corrected
 from tertulia.planner.timing import PrefillTiming, StepTiming
 from tertulia.terminal.options import fail, remark
+from tertulia.terminal.pages import NoPage, page_of
 
-_ANSWER_S: Final = 10.0
-MOST_BYTES: Final = 8 << 20  # of a metrics page
 # By engine version; the first that is there counts.
 NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "gaps_s": (
@@ -42,23 +41,23 @@ def correction_of(
     shape: Shape,
     chunk_tokens: int,
 ) -> Correction:
-    """By what the replica does in the next so many seconds; ends the command if it can't be said.
+    """By what the replica does in the next so many seconds; ends the command if it tells nothing.
 
     TERTULIA_REPLICA_KEY is shown to a replica that wants one.
     """
+    key = os.environ.get("TERTULIA_REPLICA_KEY")
     try:
-        before = counts_of(_page(url))
-        remark(f"looking at {url} for {seconds:g} s …")
-        threading.Event().wait(seconds)
-        passed = counts_of(_page(url)).since(before)
+        with httpx2.Client(trust_env=False) as client:
+            before = counts_of(page_of(client, url, key))
+            remark(f"looking at {url} for {seconds:g} s …")
+            threading.Event().wait(seconds)
+            passed = counts_of(page_of(client, url, key)).since(before)
         steps, prefill = timings
         return corrected(
             passed, seconds, steps=steps, prefill=prefill, shape=shape, chunk_tokens=chunk_tokens
         )
-    except CantFit as error:
+    except (CantFit, NoPage) as error:
         fail(str(error), status=2)
-    except httpx2.HTTPError as error:
-        fail(f"{url} does not show its metrics: {error or type(error).__name__}.", status=2)
 
 
 def counts_of(page: str) -> Counts:
@@ -77,19 +76,3 @@ def counts_of(page: str) -> Counts:
             raise CantFit(f"The replica has no metric {names[0]}, so it can't be compared.")
         found[field] = sums[known]
     return Counts(**found)
-
-
-def _page(url: str) -> str:
-    key = os.environ.get("TERTULIA_REPLICA_KEY")
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    with (
-        httpx2.Client(timeout=_ANSWER_S, headers=headers, trust_env=False) as client,
-        client.stream("GET", f"{url.rstrip('/')}/metrics") as answer,
-    ):
-        answer.raise_for_status()
-        page = bytearray()
-        for part in answer.iter_bytes():
-            page += part
-            if len(page) > MOST_BYTES:
-                raise CantFit(f"The replica's metrics are larger than {MOST_BYTES >> 20} MB.")
-    return page.decode("utf-8", "replace")
