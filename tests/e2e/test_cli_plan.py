@@ -67,6 +67,15 @@ def test_inputs_come_from_a_file_and_flags_win(tmp_path: Path) -> None:
     }
 
 
+def test_the_file_in_the_how_to_can_be_planned(tmp_path: Path) -> None:
+    page = Path(__file__).parents[2] / "docs" / "howto" / "plan-a-fleet.md"
+    file = tmp_path / "plan.toml"
+    file.write_text(page.read_text().partition("```toml\n")[2].partition("```")[0])
+    ended = run("--file", str(file))
+    assert ended.exit_code == 0, ended.stderr
+    assert "The small pool (60% of turns)" in ended.stdout
+
+
 def test_what_matters_most_is_shown_first() -> None:
     lines = run("--users", "1e6", "--sensitivity").stdout.splitlines()
     assert lines[0] == "accelerators: 240. If an input were 0.8 or 1.25 times it:"

@@ -53,6 +53,19 @@ def test_what_nobody_has_measured_is_called_an_estimate() -> None:
     assert "estimate" not in planned().notes[0]
 
 
+def test_a_fit_on_another_accelerator_keeps_its_shares_of_the_data_sheet() -> None:
+    there, here = planned(large={"accelerator": "h200"}), planned()
+    assert "carried over" in there.notes[0]
+    for name in ("large.a_s", "large.efficiency", "large.b_s"):
+        assert there.value(name) == here.value(name)
+    # The same arithmetic, and memory half as fast again.
+    assert there.value("large.p1_s") == pytest.approx(here.value("large.p1_s"))
+    assert there.value("large.step_s") < here.value("large.step_s") * 1.2
+    assert there.value("large.read_s_weights") == pytest.approx(
+        here.value("large.read_s_weights") * 3.35 / 4.8
+    )
+
+
 def test_an_estimate_comes_near_what_was_measured() -> None:
     # The estimate for a shape that is measured, as for another one of the same size.
     measured = planned(large={"model": "llama-3.1-70b"})

@@ -83,13 +83,26 @@ FITTED_ON: Final = "h100-sxm"
 def timing_of(model: str, precision: str, n_accelerators: int, accelerator: str) -> Timing:
     """The measured timing where there is one, else an estimate from those measured."""
     fit = _FITS.get((model, precision, n_accelerators))
-    if fit is not None and accelerator == FITTED_ON:
+    if fit is not None and accelerator != FITTED_ON:
+        return _carried_over(fit, model, precision, n_accelerators)
+    if fit is not None:
         source = (
             "kernels measured on H100 for vLLM 0.24, fitted"
             f" (errs by {fit.worst_step:.1%} in steps, {fit.worst_prefill:.1%} in prefill)"
         )
         return Timing(fit.values, source, is_measured=True)
     return _estimate(model, precision, n_accelerators, accelerator)
+
+
+def _carried_over(fit: _Fit, model: str, precision: str, n_accelerators: int) -> Timing:
+    """A fit on another accelerator: what it costs besides bytes and arithmetic stays, and of the
+    data sheet's rates the same shares are reached."""
+    there = ACCELERATORS[FITTED_ON].values(precision)["flops"]
+    values = {name: one for name, one in fit.values.items() if name not in ("p1_s", "p2_s")}
+    flops_per_token = 2 * MODELS[model].values()["params"] / n_accelerators
+    values["flops_share"] = min(1.0, flops_per_token / (there * fit.values["p1_s"]))
+    source = "kernels measured on H100, carried over by the data sheets; load-test your own"
+    return Timing(values, source, is_measured=False)
 
 
 def _estimate(model: str, precision: str, n_accelerators: int, accelerator: str) -> Timing:
