@@ -41,7 +41,9 @@ def test_our_own_is_read() -> None:
 
 def test_a_run_of_vllms_bench_is_a_step_with_the_batch_by_littles_law() -> None:
     found = load_test(VLLM, "v.json")
-    assert found.steps == (StepPoint(pytest.approx(30.0), 1_024 + 100, 0.014),)
+    (point,) = found.steps
+    assert point.batch == pytest.approx(30.0)
+    assert (point.context_tokens, point.step_s) == (1_024 + 100, 0.014)
     assert found.prompts == ()
 
 

@@ -119,7 +119,7 @@ def needed(pressure: Pressure, rules: ScaleRules) -> tuple[float, Because]:
         return (1.0, "slots") if asked > 0 else (0.0, "floor")
     by_slots = asked * supply.replicas / (supply.slots * rules.utilisation)
     by_reading = supply.replicas * min(MOST_TIMES, (supply.owed_s or 0.0) / rules.owed_s)
-    return max((by_slots, "slots"), (by_reading, "reading"))
+    return (by_reading, "reading") if by_reading > by_slots else (by_slots, "slots")
 
 
 def wanted(samples: Iterable[Pressure], rules: ScaleRules) -> Wanted:

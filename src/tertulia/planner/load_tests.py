@@ -96,7 +96,7 @@ def _vllm(document: Mapping[str, Any], name: str) -> LoadTest:
         _positive(document, "mean_tpot_ms", name) / 1e3
     )
     point = StepPoint(max(1.0, min(most, written_s)), prompt + answer / 2, step_s)
-    prompts = ()
+    prompts: tuple[PromptPoint, ...] = ()
     if most == 1:
         prompts = (PromptPoint(prompt, _positive(document, "median_ttft_ms", name) / 1e3),)
     return LoadTest(str(document.get("model_id", "")), (point,), prompts)
