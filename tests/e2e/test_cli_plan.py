@@ -26,6 +26,15 @@ def test_the_answer_comes_first_and_then_how_it_follows() -> None:
     assert row[:4] == ["peak_turns_per_s", "347", "turns/s", "average_turns_per_s"]
 
 
+def test_where_the_other_timing_has_no_plan_it_says_so() -> None:
+    ended = run("--set", "gap_target_s=0.022")
+    assert ended.exit_code == 0, ended.stderr
+    assert "By the data sheet alone no replica would keep the targets.\n" in ended.stdout
+    assert run("--set", "gap_target_s=0.022", "--explain", "large.step_s").exit_code == 0
+    assert run("--set", "gap_target_s=0.022", "--json").exit_code == 0
+    assert run("--set", "gap_target_s=0.022", "--sensitivity").exit_code == 0
+
+
 def test_a_published_design_is_shown_line_by_line() -> None:
     ended = run("--preset", "seed-002")
     rows = {line.split()[0]: line.split()[1:3] for line in ended.stdout.splitlines() if line}

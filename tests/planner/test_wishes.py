@@ -43,6 +43,8 @@ def planned(preset: str | None = None, **document: Any) -> Plan:
         ({"large": {"measured_batch": [4]}}, "`large.measured_batch` is two numbers"),
         ({"large": {"measured_batch": [4, 2]}}, "`large.measured_batch` is two numbers"),
         ({"large": {"measured_batch": [1, 64]}}, "batch was measured from 1 to 64, and the plan"),
+        ({"large": {"accelerators_per_replica": 2.5}}, "only whole accelerators make sense"),
+        ({"large": {"accelerators_per_replica": 0}}, "`large.accelerators_per_replica` is 0"),
         ({"extrapolate": 1}, "`extrapolate` is true or false."),
         ({"hourly": [1, 2]}, "`hourly` has 24 numbers"),
         ({"hourly": [0] * 24}, "`hourly` has 24 numbers"),

@@ -114,7 +114,7 @@ def told(sheet: Sheet, name: str) -> Told:
     by = given.by if given is not None else ("computed" if is_computed else "default")
     return Told(
         name=name,
-        value=_value(sheet, name),
+        value=value_of(sheet, name),
         unit=found.unit,
         says=found.says,
         by=by,
@@ -123,7 +123,7 @@ def told(sheet: Sheet, name: str) -> Told:
     )
 
 
-def _value(sheet: Sheet, name: str) -> float | None:
+def value_of(sheet: Sheet, name: str) -> float | None:
     """None is no value: never, or not computable for these inputs."""
     try:
         value = sheet.value(name)
@@ -144,9 +144,9 @@ def swings(plan: Plan, figure: str) -> list[Swing]:
             plan.sheet.changed({name: Given(_bounded(name, value * times), "what if")})
             for times in (LESS, MORE)
         )
-        swing = Swing(name, value, less.value(figure), more.value(figure))
-        if swing.less != swing.more:
-            found.append(swing)
+        at_less, at_more = value_of(less, figure), value_of(more, figure)
+        if at_less is not None and at_more is not None and at_less != at_more:
+            found.append(Swing(name, value, at_less, at_more))
     return sorted(found, key=lambda one: -abs(one.more - one.less))
 
 
@@ -164,7 +164,7 @@ def as_document(plan: Plan) -> dict[str, Any]:
         "timing": {"is": plan.timing_is, "beside": plan.other_is, "notes": list(plan.notes)},
         "binds": {pool: _binds(plan.sheet, pool) for pool in pools},
         "figures": {
-            name: _figure(told(plan.sheet, name), _value(plan.other, name)) for name in quick()
+            name: _figure(told(plan.sheet, name), value_of(plan.other, name)) for name in quick()
         },
         "lines": list(_lines(plan)),
     }

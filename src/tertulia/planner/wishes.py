@@ -34,6 +34,7 @@ MEASURED_RANGES: Final = {
     "measured_prompt_tokens": "uncached_tokens",
 }
 _ABOUT_ONE: Final = 1e-3
+_WHOLE_UNITS: Final = ("accelerators", "replicas", "layers", "heads")
 _EXAMPLES: Final = {"accelerator": "bandwidth", "model": "params"}
 
 
@@ -111,6 +112,8 @@ def _number(name: str, value: object) -> float:
             f"`{name}` is {value:g}, but has to be between {low:g} and {high:g}"
             f"{' ' + found.unit if found.unit else ''}. ({found.says})"
         )
+    if isinstance(found, Input) and found.unit in _WHOLE_UNITS and value != int(value):
+        raise Nonsense(f"`{name}` is {value:g}, but only whole {found.unit} make sense.")
     return float(value)
 
 

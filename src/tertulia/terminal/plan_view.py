@@ -11,7 +11,7 @@ from tertulia.planner.catalogue import ACCELERATORS, MODELS
 from tertulia.planner.plan import Plan
 from tertulia.planner.preset import Line
 from tertulia.planner.sheet import POOLS, Figure, Sheet
-from tertulia.planner.telling import LESS, MORE, Swing, binding, told
+from tertulia.planner.telling import LESS, MORE, Swing, binding, told, value_of
 from tertulia.terminal.quantities import shown
 
 # What is shown, in the order in which one would reckon on paper.
@@ -126,11 +126,19 @@ def _verdict(plan: Plan, pools: Sequence[str]) -> Iterator[str]:
         found = binding(plan.sheet, pool)
         yield f"  {pool}: {found.resource} binds: {found.says}; {found.batch_says}."
     yield from (f"  {warning}" for warning in _warnings(plan.sheet, pools))
-    ours, theirs = plan.value("accelerators"), plan.other.value("accelerators")
-    yield (
-        f"{plan.other_is[0].upper()}{plan.other_is[1:]} it would be {theirs:,.0f} accelerators"
-        f" ({theirs / ours - 1:+.0%})."
-    )
+    yield from _beside(plan, pools)
+    notes = [note for note in plan.notes if note.partition(":")[0] in pools]
+    yield from (f"  measured steps of {note}" for note in notes)
+
+
+def _beside(plan: Plan, pools: Sequence[str]) -> Iterator[str]:
+    """What the other timing would say, if it says anything."""
+    begin = f"{plan.other_is[0].upper()}{plan.other_is[1:]}"
+    ours, theirs = plan.value("accelerators"), value_of(plan.other, "accelerators")
+    if theirs is None:
+        yield f"{begin} no replica would keep the targets."
+        return
+    yield f"{begin} it would be {theirs:,.0f} accelerators ({theirs / ours - 1:+.0%})."
     for pool in pools:
         yield (
             f"  {pool}: a step of {plan.value(f'{pool}.batch'):.0f} takes"
@@ -140,8 +148,6 @@ def _verdict(plan: Plan, pools: Sequence[str]) -> Iterator[str]:
             f" {shown(plan.value(f'{pool}.prefill_tokens_per_s'), 'tokens/s')}, there"
             f" {shown(plan.other.value(f'{pool}.prefill_tokens_per_s'), 'tokens/s')}."
         )
-    notes = [note for note in plan.notes if note.partition(":")[0] in pools]
-    yield from (f"  measured steps of {note}" for note in notes)
 
 
 def _warnings(sheet: Sheet, pools: Sequence[str]) -> Iterator[str]:
@@ -209,7 +215,7 @@ def explanation(plan: Plan, name: str) -> Iterator[str]:
         worth = "never" if part.value is None else shown(part.value, part.unit)
         origin = part.formula or (part.by if part.by == "default" else f"given by {part.by}")
         yield f"    {each:<{_NAME}} {worth:>{_VALUE}}  {origin}"
-    beside = plan.other.value(name) if sheet is plan.sheet else None
+    beside = value_of(plan.other, name) if sheet is plan.sheet else None
     if beside is not None and beside != one.value:
         yield f"  {plan.other_is}: {shown(beside, one.unit)}"
 
