@@ -20,17 +20,17 @@ MOST_TURNS: Final = 400_000
 
 @dataclass(slots=True)
 class _Cache:
-    """A replica's prefix cache: the longest unused goes first. Invariant: `used` is their sum."""
+    """A replica's prefix cache: the longest unused goes first. Invariant: `used` is their sum.
+
+    What is asked for is kept anew at once, and so is the last to go.
+    """
 
     room: float
     used: float = 0.0
     kept: OrderedDict[int, float] = field(default_factory=OrderedDict)
 
     def known(self, conversation: int) -> float:
-        if conversation not in self.kept:
-            return 0.0
-        self.kept.move_to_end(conversation)
-        return self.kept[conversation]
+        return self.kept.get(conversation, 0.0)
 
     def keep(self, conversation: int, n_tokens: float) -> None:
         self.used += n_tokens - self.kept.pop(conversation, 0.0)
