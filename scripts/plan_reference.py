@@ -9,11 +9,12 @@ from tertulia.planner.sheet import Figure, Input
 HEAD = """\
 # Inputs and figures of a plan
 
-What [`tertulia plan`](../howto/plan-a-fleet.md) takes and computes, as `tertulia plan --names` lists
-it. A figure may be given as well, by whoever has measured it, and is then not computed. Names of a
-pool stand in `[large]` or `[small]` of a file, and are written `large.step_s` elsewhere; in a pool's
-formula they are its own. Defaults of a pool's hardware and timing are replaced by those of its model,
-its accelerator and its [measured steps](../explanation/planning.md#how-long-a-step-takes).
+What [`tertulia plan`](../howto/plan-a-fleet.md) takes and computes, as `tertulia plan --names`
+lists it. A figure may be given as well, by whoever has measured it, and is then not computed.
+Names of a pool stand in `[large]` or `[small]` of a file, and are written `large.step_s`
+elsewhere; in a pool's formula they are its own. Defaults of a pool's hardware and timing are
+replaced by those of its model, its accelerator and its [measured
+steps](../explanation/planning.md#how-long-a-step-takes).
 """
 INPUTS = "| input | default | from | to | unit | what it is |"
 FIGURES = "| figure | unit | formula | what it is |"
