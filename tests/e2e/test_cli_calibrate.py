@@ -142,6 +142,7 @@ def test_the_range_of_a_fit_is_part_of_it(tmp_path: Path) -> None:
     fit = tmp_path / "fit.toml"
     run("calibrate", written(tmp_path, ours()), "--out", fit, "--pool", "small")
     table = tomllib.loads(fit.read_text())["small"]
+    assert (table["weights_bytes"], table["kv_bytes_per_token"]) == (WEIGHTS, KV)
     assert table["measured_batch"] == [1, 256]
     assert table["measured_prompt_tokens"] == [100, 8_000]
 

@@ -38,7 +38,7 @@ class Day:
 
 def busy_at(at: float) -> float:
     """One peak a day and a night that is nearly empty: the mean is a third of the peak."""
-    return PEAK * (0.02 + 0.98 * ((1 - math.cos(2 * math.pi * at / DAY_S)) / 2) ** 2.7)
+    return PEAK * (0.02 + 0.98 * math.pow((1 - math.cos(2 * math.pi * at / DAY_S)) / 2, 2.7))
 
 
 def a_day(load_s: float) -> Day:

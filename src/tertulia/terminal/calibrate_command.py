@@ -76,7 +76,8 @@ def calibrate(
         )
         timings = found.of(*timings)
     if out is not None:
-        out.write_text(_toml(pool, steps, prefill, *timings), encoding="utf-8")
+        table = _toml(pool, steps, prefill, *timings) + _shape_lines(test.shape)
+        out.write_text(table, encoding="utf-8")
         remark(f"written to {out}; next: tertulia plan --file {out}")
 
 
@@ -148,3 +149,14 @@ def _toml(
     lines = [f"[{pool}]", *(f"{name} = {value!r}" for name, value in values.items())]
     lines += [f"{name} = {[*map(float, one)]}" for name, one in ranges.items()]
     return "\n".join(lines) + "\n"
+
+
+def _shape_lines(shape: Shape | None) -> str:
+    """The model of a test of our own, which the catalogue does not have."""
+    if shape is None:
+        return ""
+    return (
+        "accelerators_per_replica = 1\n"
+        f"weights_bytes = {shape.weights_bytes!r}\n"
+        f"kv_bytes_per_token = {shape.kv_bytes_per_token!r}\n"
+    )
