@@ -1,7 +1,7 @@
 """`python -m bench [NAME ...]`: runs the named measurements, one after another.
 
 Without a name it runs those that take no options. `context`, `engine`, `isolation`, `levers`,
-`overload`, `remembering`, `routing`, `rush`, `soak` and `tokens` do.
+`overload`, `remembering`, `routing`, `rush`, `soak`, `steps` and `tokens` do.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ from bench import (
     moving,
     overload,
     placement,
+    plan,
     remembering,
     routing,
     rush,
     soak,
+    steps,
     store,
     turns,
     valkey_log,
@@ -39,6 +41,7 @@ MEASUREMENTS = {
     "batches": batches.main,
     "history": history.main,
     "moving": moving.main,
+    "plan": plan.main,
 }
 WITH_OPTIONS: dict[str, Callable[[list[str]], None]] = {
     "context": context.main,
@@ -50,6 +53,7 @@ WITH_OPTIONS: dict[str, Callable[[list[str]], None]] = {
     "routing": routing.main,
     "rush": rush.main,
     "soak": soak.main,
+    "steps": steps.main,
     "tokens": tokens.main,
 }
 

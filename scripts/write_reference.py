@@ -13,6 +13,7 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from typer.main import get_command
 
+from scripts.plan_reference import plan_page
 from tertulia.cli import app
 from tertulia.config import Settings
 from tertulia.core.quota import MILLI
@@ -85,6 +86,7 @@ def pages() -> dict[str, str]:
         "settings.md": settings_page(),
         "cli.md": commands_page(),
         "spending.md": spending_page(),
+        "plan.md": plan_page(),
     }
 
 

@@ -30,6 +30,7 @@ from tertulia.gateway.problems import CODES
 from tertulia.lookout import LadderFigures, Lookout
 from tertulia.replica.generation import EngineCounts
 from tertulia.replica.metrics import ReplicaMetrics
+from tertulia.wiring.scaling import ScaleFigures
 from tertulia.worker.figures import WorkerFigures
 
 ROOT = Path(__file__).parent.parent
@@ -105,13 +106,14 @@ def test_every_event_is_in_the_reference() -> None:
 def test_every_figure_is_in_the_reference() -> None:
     figures, clock = Figures(), SystemClock()
     figures.add(LadderFigures(Lookout(MemoryRungs(clock), clock, name="p")))
+    figures.add(ScaleFigures(lambda: (), lambda: 0, clock))
     page = figures.page() + WorkerFigures().page()
     page += ReplicaMetrics("a model", lambda: EngineCounts(*[0] * len(fields(EngineCounts)))).text()
     names = re.findall(r"^# TYPE (\S+) ", page.decode(), re.MULTILINE)
     told = re.compile(r"`([a-z0-9:_]+)`")
     known = {name.removesuffix("_total") for name in told.findall(reference())}
     plain = {name.removesuffix("_total") for name in names if not name.endswith("_created")}
-    assert {"tertulia_open_streams", "tertulia_ladder_load"} <= plain
+    assert {"tertulia_open_streams", "tertulia_ladder_load", "tertulia_replicas_wanted"} <= plain
     assert sorted(plain - known) == [], "describe them in docs/reference/metrics.md"
 
 

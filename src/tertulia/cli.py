@@ -15,13 +15,16 @@ import typer
 
 from tertulia import __version__
 from tertulia.config import MOST_SLOTS, Settings, printed
+from tertulia.terminal.calibrate_command import calibrate
 from tertulia.terminal.drill_command import drill
 from tertulia.terminal.ledger_app import ledger_app
 from tertulia.terminal.logs import start_log
 from tertulia.terminal.models_app import models_app
 from tertulia.terminal.moving import export, import_file
 from tertulia.terminal.options import AsJson, Config, fail, settings_from
+from tertulia.terminal.plan_command import plan
 from tertulia.terminal.roles import DieWithParent, gateway, lanes, starting, worker
+from tertulia.terminal.scale_command import scale
 
 if TYPE_CHECKING:
     from tertulia.replica.main import Registration
@@ -270,6 +273,9 @@ def doctor(
 app.command()(export)
 app.command("import")(import_file)
 app.command()(drill)
+app.command()(plan)
+app.command()(calibrate)
+app.command()(scale)
 
 
 @app.command("config")

@@ -28,7 +28,8 @@ _TELL_S: Final = 2.0
 
 
 class Lookout:
-    """One process's view. `foothold` and `load` are as they were last heard and reckoned.
+    """One process's view. `foothold` and `load` are as they were last heard and reckoned, and
+    `waiting` are the chat turns in the line; None is unknown.
 
     Use `run` for it to hear anything. A worker's looks at the line and takes steps; a gateway's,
     without a line, only tells of its refusals.
@@ -37,6 +38,7 @@ class Lookout:
     def __init__(self, rungs: Rungs, clock: Clock, *, name: str) -> None:
         self.foothold = Foothold()
         self.load: Load | None = None
+        self.waiting: int | None = None
         self._rungs = rungs
         self._clock = clock
         self._name = name
@@ -82,7 +84,7 @@ class Lookout:
     async def look(self, replicas: Replicas, line: Line | None) -> None:
         """Tells what was seen, hears what holds, and takes a step if one is due."""
         models = replicas.models()
-        waiting = None if line is None else await _waiting(line)
+        self.waiting = waiting = None if line is None else await _waiting(line)
         sight = self._tally.told(
             self._clock.now(),
             small=_small(models),

@@ -27,6 +27,7 @@ from tertulia.gateway.streams import OpenStreams
 from tertulia.lookout import LadderFigures, Lookout
 from tertulia.plan_tables import PlanTable
 from tertulia.wiring.models import Vocabularies, fixed_fleet, replica_key
+from tertulia.wiring.scaling import ScaleFigures
 from tertulia.wiring.stores import Stores
 from tertulia.worker.desk import WorkerDesk, WorkerRules
 from tertulia.worker.figures import WorkerFigures
@@ -60,6 +61,8 @@ def gateway_desk(parts: Parts) -> Desk:
     settings, stores = parts.settings, parts.stores
     figures = Figures()
     figures.add(LadderFigures(parts.lookout))
+    line = LineWatch(stores.line, stores.promises, parts.replicas, parts.clock)
+    figures.add(ScaleFigures(parts.replicas.supplies, lambda: _waiting(line), parts.clock))
     counters = Counters(stores.leases, MemoryLeases(parts.clock), parts.clock)
     return Desk(
         turns=stores.turns,
@@ -90,7 +93,7 @@ def gateway_desk(parts: Parts) -> Desk:
         vocabulary=parts.vocabularies.of,
         clock=parts.clock,
         new_id=parts.new_id,
-        line=LineWatch(stores.line, stores.promises, parts.replicas, parts.clock),
+        line=line,
         lookout=parts.lookout,
         refusals=Refusals(stores.accounts, parts.clock),
         counters=counters,
@@ -115,8 +118,9 @@ def gateway_desk(parts: Parts) -> Desk:
 def worker_desk(parts: Parts) -> WorkerDesk:
     """The desk of a worker."""
     settings, stores = parts.settings, parts.stores
-    figures = WorkerFigures()
-    figures.add(LadderFigures(parts.lookout))
+    figures, lookout = WorkerFigures(), parts.lookout
+    figures.add(LadderFigures(lookout))
+    figures.add(ScaleFigures(parts.replicas.supplies, lambda: lookout.waiting or 0, parts.clock))
     return WorkerDesk(
         turns=stores.turns,
         loose=stores.loose,
@@ -196,3 +200,8 @@ def _plan(name: str, table: PlanTable) -> Plan:
         abandon_s=table.abandon_s,
         retention_days=table.retention_days,
     )
+
+
+def _waiting(line: LineWatch) -> int:
+    """The chat turns that wait, as this gateway last saw them."""
+    return sum(line.lane(lane).queued for lane in Lane if lane.is_chat)

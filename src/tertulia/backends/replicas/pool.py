@@ -25,6 +25,7 @@ from tertulia.core.deletions import CacheAnswer
 from tertulia.core.fleet import DRAINING, Home, Wanted
 from tertulia.core.placement import place
 from tertulia.core.retries import may_retry
+from tertulia.core.sizing import Supply
 from tertulia.core.types import GenerateRequest, ModelState, Said, Unit
 from tertulia.ports import Clock, Homes, Registry, ReplicaLost, ReplicaRefused, Vocabulary
 
@@ -78,6 +79,14 @@ class HttpReplicas:
         replicas = self._watch.replicas.values()
         return [
             _with_state(model, [r for r in replicas if r.address.model == model.served])
+            for model in self._watch.models
+        ]
+
+    def supplies(self) -> list[Supply]:
+        """What the usable replicas of each model have and hold, for whoever scales them."""
+        replicas = self._watch.replicas.values()
+        return [
+            _supply(model.name, [r for r in replicas if r.address.model == model.served])
             for model in self._watch.models
         ]
 
@@ -242,6 +251,20 @@ class HttpReplicas:
 def _ended(found: Replica, request_id: str) -> None:
     found.running.pop(request_id, None)
     found.ledger.ended(request_id)
+
+
+def _supply(name: str, serving: Sequence[Replica]) -> Supply:
+    usable = [r for r in serving if r.usable and not r.draining]
+    speeds = [r.ledger.prefill_per_s for r in usable if r.ledger.prefill_per_s]
+    return Supply(
+        model=name,
+        replicas=len(usable),
+        slots=sum(r.address.slots for r in usable),
+        running=sum(r.ledger.running for r in usable),
+        owed_tokens=sum(r.ledger.owed_tokens for r in usable),
+        # One that has not been measured yet is taken to be like the others.
+        prefill_per_s=len(usable) * sum(speeds) / len(speeds) if speeds else None,
+    )
 
 
 def _with_state(model: ModelState, serving: Sequence[Replica]) -> ModelState:
