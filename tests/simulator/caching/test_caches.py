@@ -83,7 +83,7 @@ def test_what_running_turns_hold_is_never_taken(make: type[SpanCache]) -> None:
 @given(st.integers(0, 10_000))
 def test_whole_conversations_and_blocks_find_nearly_the_same(seed: int) -> None:
     dice = random.Random(seed)
-    spans, blocks = SpanCache(6_000), BlockCache(6_000, block_tokens=4)
+    caches: tuple[Cache, ...] = (SpanCache(6_000), BlockCache(6_000, block_tokens=4))
     texts = {f"c{number}": text(f"c{number}") for number in range(12)}
     lengths = dict.fromkeys(texts, SHARED)
     found = [0, 0]
@@ -96,6 +96,6 @@ def test_whole_conversations_and_blocks_find_nearly_the_same(seed: int) -> None:
         prompt, reply = lengths[name] + dice.randint(10, 120), dice.randint(1, 80)
         lengths[name] = prompt + reply
         total += prompt
-        for place, cache in enumerate((spans, blocks)):
+        for place, cache in enumerate(caches):
             found[place] += answered(cache, turn(key, name, prompt, reply, texts[name]))
     assert found[0] / total == pytest.approx(found[1] / total, abs=0.03)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given, settings
@@ -35,46 +35,49 @@ def finished(engine: Engine, turns: list[Turn]) -> list[Turn]:
     return done
 
 
-class OneByOne:
-    """A fake engine for the test: every step by itself, with nothing clever. No caches: what is
-    shared is found, the rest is read."""
+@dataclass
+class Running:
+    """A sequence of the fake engine below."""
 
-    def __init__(self, timing: EngineTiming, bounds: EngineBounds) -> None:
-        self.timing, self.bounds = timing, bounds
+    turn: Turn
+    unread: int
+    said: int = 0
+    first_at: float = 0.0
 
-    def run(self, turns: list[Turn]) -> dict[int, tuple[float, float]]:
-        now, waiting, n_shared = 0.0, list(turns), 0
-        running: list[list[int]] = []  # key, prompt, unread, said, reply
-        first: dict[int, float] = {}
-        ends: dict[int, tuple[float, float]] = {}
-        while waiting or running:
-            if not running and waiting[0].asked_at > now:
-                now = waiting[0].asked_at
-            while waiting and waiting[0].asked_at <= now and len(running) < self.bounds.slots:
-                one = waiting.pop(0)
-                running.append([one.key, one.prompt, one.prompt - n_shared, 0, one.reply])
-                n_shared = one.text.owner.n_shared
-            decoding = [one for one in running if one[2] == 0]
-            context = sum(one[1] + one[3] - 1 for one in decoding)
-            took = self.timing.step_s(len(decoding), context)
-            if not decoding:
-                took = self.timing.read_fixed_s
-            left = self.bounds.chunk_tokens
-            for one in running:
-                if one[2] and left:
-                    n = min(left, one[2])
-                    took += self.timing.reading_s(one[1] - one[2], n)
-                    one[2] -= n
-                    left -= n
-            now += took
-            for one in running:
-                if one in decoding or one[2] == 0:
-                    one[3] += 1
-                    first.setdefault(one[0], now)
-                    if one[3] == one[4]:
-                        ends[one[0]] = first[one[0]], now
-            running = [one for one in running if one[0] not in ends]
-        return ends
+
+def one_by_one(
+    timing: EngineTiming, bounds: EngineBounds, turns: list[Turn]
+) -> dict[int, tuple[float, float]]:
+    """A fake engine for the test: every step by itself, with nothing clever, and no cache but for
+    what all share. When each turn's first and last token came."""
+    now, waiting, n_shared = 0.0, list(turns), 0
+    running: list[Running] = []
+    ends: dict[int, tuple[float, float]] = {}
+    while waiting or running:
+        if not running:
+            now = max(now, waiting[0].asked_at)
+        while waiting and waiting[0].asked_at <= now and len(running) < bounds.slots:
+            turn = waiting.pop(0)
+            running.append(Running(turn, turn.prompt - n_shared))
+            n_shared = turn.text.owner.n_shared
+        decoding = [one for one in running if not one.unread]
+        context = sum(one.turn.prompt + one.said - 1 for one in decoding)
+        took_s = timing.step_s(len(decoding), context) if decoding else timing.read_fixed_s
+        left = bounds.chunk_tokens
+        for one in running:
+            n_tokens = min(left, one.unread)
+            took_s += timing.reading_s(one.turn.prompt - one.unread, n_tokens)
+            one.unread -= n_tokens
+            left -= n_tokens
+        now += took_s
+        for one in running:
+            if not one.unread:
+                one.said += 1
+                one.first_at = one.first_at or now
+            if one.said == one.turn.reply:
+                ends[one.turn.key] = one.first_at, now
+        running = [one for one in running if one.turn.key not in ends]
+    return ends
 
 
 @settings(deadline=None, max_examples=60)
@@ -85,7 +88,7 @@ def test_reckoning_steps_together_changes_nothing(seed: int, timing: EngineTimin
     for key in range(dice.randint(1, 12)):
         at += dice.expovariate(1 / 0.3)
         turns.append(turn(key, dice.randint(11, 900), dice.choice([1, 2, 5, 60]), at))
-    slow = OneByOne(timing, SMALL).run([replace(one) for one in turns])
+    slow = one_by_one(timing, SMALL, [replace(one) for one in turns])
     quick = finished(Engine(timing, SpanCache(10**9), SMALL), turns)
     assert {one.key for one in quick} == set(slow)
     for one in quick:

@@ -1,4 +1,4 @@
-"""The table that a fleet is planned with comes out as published, and so does what spilling costs."""
+"""The table that fleets are planned with comes out as published, and what spilling costs."""
 
 from __future__ import annotations
 

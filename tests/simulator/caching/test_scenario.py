@@ -10,6 +10,7 @@ import pytest
 from tertulia.simulator.caching import CantUse, load, run, shipped
 from tertulia.simulator.caching.__main__ import main
 from tertulia.simulator.caching.rows import Rows
+from tertulia.simulator.caching.runs import Search
 from tertulia.simulator.caching.scenario import parse
 
 TINY = """
@@ -64,9 +65,7 @@ def test_what_cant_be_meant_gets_a_sentence(change: str, sentence: str) -> None:
 
 
 def test_a_scenario_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
-    with pytest.raises(
-        CantUse, match="There is no scenario nowhere. There are capacity, hit-table"
-    ):
+    with pytest.raises(CantUse, match=r"no scenario nowhere\. There are capacity, hit-table"):
         load("nowhere")
     with pytest.raises(CantUse, match="can't be read"):
         load(str(tmp_path / "no.toml"))
@@ -107,6 +106,29 @@ def test_a_capacity_is_where_enough_are_still_inside_the_targets() -> None:
     (share,) = rows.column("good_share")
     assert isinstance(share, float)
     assert share >= 0.99
+
+
+@pytest.mark.parametrize("guess", [1, 7, 40, 300])
+@pytest.mark.parametrize("most", [1, 12, 137])
+def test_the_search_ends_at_the_most_that_fits_from_any_guess(guess: int, most: int) -> None:
+    search = Search(guess)
+    for _ in range(40):
+        if search.is_over:
+            break
+        if search.at <= most:
+            search.fits()
+        else:
+            search.is_too_much()
+    assert search.below == most
+
+
+def test_where_nothing_fits_the_search_ends_as_well() -> None:
+    search = Search(40)
+    for _ in range(40):
+        if search.is_over:
+            break
+        search.is_too_much()
+    assert (search.is_over, search.below) == (True, 0)
 
 
 def test_a_table_can_be_read_by_people_and_programs() -> None:

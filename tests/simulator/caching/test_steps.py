@@ -1,4 +1,4 @@
-"""Every step of a large fleet: as it can be reckoned by hand, and the same with and without numba."""
+"""Every step of a large fleet: as reckoned by hand, and the same with and without numba."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ def test_smaller_chunks_keep_the_gap_small_and_the_first_token_waiting() -> None
 
 
 def test_the_less_busy_of_two_is_quicker_than_any() -> None:
-    of_two, of_any = (count_steps(replace(FEW, of_two=chosen), fast=False) for chosen in (1, 0))
+    of_two, of_any = (
+        count_steps(replace(FEW, of_two=chosen), fast=False) for chosen in (True, False)
+    )
     assert of_two.ttft_p95_s <= of_any.ttft_p95_s
 
 

@@ -1,4 +1,4 @@
-"""A trace is read with care and replayed at its own times; ours finds nearly what an oracle does."""
+"""A trace is read with care and replayed at its own times; ours finds what an oracle does."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Final
@@ -21,8 +21,8 @@ from tertulia.simulator.caching.turns import Turn
 
 # As many turns must be inside the targets for a fleet to carry them.
 GOOD_SHARE: Final = 0.99
-# So finely the number of people that a fleet carries is looked for, and in so many steps at most.
-_STEP_SHARE: Final = 32  # of a thousand a replica
+# So finely the number of people that a fleet carries is looked for, and in so many tries at most.
+_STEPS_PER_THOUSAND: Final = 32  # a replica
 _MOST_STEPS: Final = 40
 
 Told = Callable[[str], None]
@@ -119,23 +119,57 @@ def _capacity(
 ) -> tuple[int, list[Outcome]]:
     """The most people of whom enough are served inside the targets, all seeds taken together, and
     how they fare; 0 if not even the first step's are."""
-    step = max(1, scenario.fleet.replicas * 1_000 // _STEP_SHARE)
-    carried: dict[int, list[Outcome]] = {}
-    below, above, at = 0, 0, max(1, scenario.people.open[0] // step)
+    step = max(1, scenario.fleet.replicas * 1_000 // _STEPS_PER_THOUSAND)
+    search = Search(max(1, scenario.people.open[0] // step))
+    found: dict[int, list[Outcome]] = {}
     for _ in range(_MOST_STEPS):
-        n_open = at * step
+        if search.is_over:
+            break
+        n_open = search.at * step
         outcomes = _outcomes(scenario, policy, cache_tokens, n_open)
         share = mean(outcome.good_share for outcome in outcomes)
         tell(f"{policy}, {cache_tokens:,} tokens, {n_open:,} open: {share:.2%} inside")
         if share >= GOOD_SHARE:
-            below, carried = at, {n_open: outcomes}
-            at = (at + above) // 2 if above else max(at + 1, at * 5 // 4)
+            found = {n_open: outcomes}
+            search.fits()
         else:
-            above = at
-            at = (at + below) // 2
-        if at == below or at == 0:
-            break
-    return next(iter(carried.items()), (0, []))
+            search.is_too_much()
+    return next(iter(found.items()), (0, []))
+
+
+@dataclass(slots=True)
+class Search:
+    """The largest whole number that fits, near a first guess: in strides that double, then halved.
+
+    Invariant: `below` fits, or is 0; `above` is too much, where it is known.
+    """
+
+    at: int
+    below: int = 0
+    above: int | None = None
+    _stride: int = 1
+
+    @property
+    def is_over(self) -> bool:
+        """`below` is the answer."""
+        return self.above is not None and self.above - self.below <= 1
+
+    def fits(self) -> None:
+        """What was tried does."""
+        self.below = self.at
+        self._go_on(1)
+
+    def is_too_much(self) -> None:
+        """What was tried does not."""
+        self.above = self.at
+        self._go_on(-1)
+
+    def _go_on(self, sign: int) -> None:
+        if self.above is not None and self.below > 0:
+            self.at = (self.above + self.below) // 2
+        else:
+            self.at = max(1, self.at + sign * self._stride)
+            self._stride *= 2
 
 
 # A recorded trace.
@@ -225,8 +259,10 @@ def _hits(scenario: Scenario) -> Rows:
 
 def _steps(scenario: Scenario, tell: Told) -> Rows:
     asked = scenario.steps
-    columns = ("chunk_tokens", "steps", "messages", "tokens", "overflown")
-    columns += ("ttft_p50_s", "ttft_p95_s", "gap_p50_ms", "gap_p95_ms")
+    columns = (
+        *("chunk_tokens", "steps", "messages", "tokens", "overflown"),
+        *("ttft_p50_s", "ttft_p95_s", "gap_p50_ms", "gap_p95_ms"),
+    )
     rows = []
     for chunk_tokens in asked.chunk_tokens:
         tell(f"chunks of {chunk_tokens} tokens")

@@ -145,7 +145,7 @@ def can_be_fast() -> bool:
 
 
 @cache
-def _kernel(is_fast: bool) -> Callable[..., None]:
+def _kernel(is_fast: bool) -> Any:  # a function, or what numba makes of it
     if is_fast:
         from numba import njit
 
