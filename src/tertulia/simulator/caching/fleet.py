@@ -101,6 +101,10 @@ class _Stage:
         self._engines = [self._engine(number) for number in range(fleet.replicas)]
         self._ledgers = [[DispatchLedger() for _ in self._names] for _ in range(fleet.routers)]
         self._held_shares = [0.0] * fleet.replicas
+        # What each router sees of each replica; None: it has changed and is to be looked at.
+        self._sights: list[list[Candidate | None]] = [
+            [None] * fleet.replicas for _ in range(fleet.routers)
+        ]
         self._homes: dict[str, Home] = {}
         self._open: dict[int, tuple[Turn, int]] = {}
         self._events: list[tuple[float, int, int]] = []
@@ -143,7 +147,7 @@ class _Stage:
         turn.replica = self._numbers[name]
         turn.has_moved = home is not None and home.replica != name
         known = home.tokens if home is not None and home.replica == name else 0
-        ledger = self._ledgers[turn.router][turn.replica]
+        ledger = self._ledger(turn.router, turn.replica)
         ledger.dispatch(str(turn.key), max(0, turn.prompt - known), now)
         ledger.sent(str(turn.key), now)
         self._homes[turn.conversation] = Home(name, turn.prompt)
@@ -153,20 +157,10 @@ class _Stage:
         self._schedule(turn.replica, before)
 
     def _choice(self, turn: Turn, home: Home | None) -> Choice:
-        slots = self._fleet.bounds.slots
+        sights = self._sights[turn.router]
         candidates = [
-            Candidate(
-                name,
-                slots,
-                running=ledger.running,
-                owed_tokens=ledger.owed_tokens,
-                prefill_per_s=ledger.prefill_per_s,
-                gap_s=ledger.gap_s,
-                cache_used_share=held,
-            )
-            for name, ledger, held in zip(
-                self._names, self._ledgers[turn.router], self._held_shares, strict=True
-            )
+            sight if sight is not None else self._look(turn.router, number)
+            for number, sight in enumerate(sights)
         ]
         wanted = Wanted(str(turn.key), _MODEL, turn.conversation, turn.prompt)
 
@@ -176,21 +170,38 @@ class _Stage:
         shared_tokens = min(turn.prompt, turn.text.owner.n_shared)
         return Choice(wanted, home, candidates, self._dice.random(), known, shared_tokens)
 
+    def _look(self, router: int, number: int) -> Candidate:
+        ledger = self._ledgers[router][number]
+        sight = self._sights[router][number] = Candidate(
+            self._names[number],
+            self._fleet.bounds.slots,
+            running=ledger.running,
+            owed_tokens=ledger.owed_tokens,
+            prefill_per_s=ledger.prefill_per_s,
+            gap_s=ledger.gap_s,
+            cache_used_share=self._held_shares[number],
+        )
+        return sight
+
+    def _ledger(self, router: int, number: int) -> DispatchLedger:
+        """To be changed."""
+        self._sights[router][number] = None
+        return self._ledgers[router][number]
+
     def _happen(self, number: int, now: float) -> None:
         engine = self._engines[number]
         if engine.next_at != now:
             return  # an arrival has changed what happens next
         begun, ended = engine.happen()
         for turn in begun:
-            ledger = self._ledgers[turn.router][number]
-            ledger.began(str(turn.key), now)
+            self._ledger(turn.router, number).began(str(turn.key), now)
         for turn in ended:
             self._end(turn, number, now)
         self._schedule(number, NEVER)
 
     def _end(self, turn: Turn, number: int, now: float) -> None:
         _, who = self._open.pop(turn.key)
-        ledger = self._ledgers[turn.router][number]
+        ledger = self._ledger(turn.router, number)
         ledger.ended(str(turn.key))
         if turn.reply > 1:
             ledger.said(turn.gap_s)
@@ -206,8 +217,8 @@ class _Stage:
         self._push(now + self._fleet.report_s, _REPORT, 0)
         for number, engine in enumerate(self._engines):
             self._held_shares[number] = engine.cache.held_share
-            for ledgers in self._ledgers:
-                ledgers[number].reported(
+            for router in range(self._fleet.routers):
+                self._ledger(router, number).reported(
                     running=engine.n_running,
                     owed_tokens=engine.owed_tokens,
                     prefill_per_s=self._fleet.timing.prefill_per_s,
