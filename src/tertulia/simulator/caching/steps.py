@@ -16,9 +16,10 @@ from typing import Any, Final, NamedTuple
 
 from tertulia.simulator.caching.timing import EngineTiming
 
+# Powers of two: a remainder is then one operation.
 _RING: Final = 2_048  # steps ahead in which a reply can end: the longest reply
 _QUEUE: Final = 1_024  # prompts that wait at one replica; a fleet where more do is overloaded
-_BINS: Final = 20_000  # of the two histograms
+_BINS: Final = 8_000  # of the two histograms
 _BIN_S: Final = 0.0005
 # Two generators of 31 bits, added (L'Ecuyer 1988): products fit into 64 bits everywhere, so that
 # compiled and plain draws are the same.
@@ -78,7 +79,10 @@ class _Machine(NamedTuple):
 
 
 class _State(NamedTuple):
-    """All replicas', one after the other. `counts` are steps, messages, tokens and overflown."""
+    """All replicas', one after the other. `counts` are steps, messages, tokens and overflown.
+
+    How many end in a step is looked at in every one of them: so small a number each stays near.
+    """
 
     at: Any
     decoding: Any
@@ -87,7 +91,7 @@ class _State(NamedTuple):
     head: Any
     waiting: Any
     ending: Any
-    ending_context: Any
+    ended_replies: Any
     unread: Any
     reply: Any
     asked_at: Any
@@ -149,7 +153,7 @@ def _kernel(is_fast: bool) -> Any:  # a function, or what numba makes of it
     if is_fast:
         from numba import njit
 
-        return _play_with(njit)
+        return _play_with(njit(error_model="numpy"))
     return _play_with(lambda function: function)
 
 
@@ -181,7 +185,7 @@ def _play_with(compiled: Callable[[Any], Any]) -> Any:
             if state.waiting[chosen] == _QUEUE:
                 state.counts[3] += 1
                 continue
-            place = chosen * _QUEUE + (state.head[chosen] + state.waiting[chosen]) % _QUEUE
+            place = chosen * _QUEUE + ((state.head[chosen] + state.waiting[chosen]) & (_QUEUE - 1))
             state.unread[place] = machine.uncached
             state.reply[place] = reply
             state.asked_at[place] = now
@@ -214,7 +218,7 @@ def _advance(machine: _Machine, state: _State, r: int, until: float) -> None:
         # As many prompts as fit into the chunk, in their order; the last one as far as it goes.
         left, n_read = machine.chunk, 0
         while left > 0 and n_read < waiting and batch + n_read < machine.slots:
-            place = r * _QUEUE + (head + n_read) % _QUEUE
+            place = r * _QUEUE + ((head + n_read) & (_QUEUE - 1))
             tokens = min(left, state.unread[place])
             done = machine.prompt - state.unread[place]
             took_s += machine.p1_s * tokens
@@ -230,49 +234,47 @@ def _advance(machine: _Machine, state: _State, r: int, until: float) -> None:
         state.counts[2] += batch + n_read
         context += batch
         step += 1
-        ring = r * _RING + step % _RING
-        batch -= state.ending[ring]
-        context -= state.ending_context[ring]
-        state.ending[ring] = 0
-        state.ending_context[ring] = 0
+        ring = r * _RING + (step & (_RING - 1))
+        n_ended = state.ending[ring]
+        if n_ended:
+            batch -= n_ended
+            context -= n_ended * (machine.prompt - 1) + state.ended_replies[ring]
+            state.ending[ring] = state.ended_replies[ring] = 0
         for _ in range(n_read):
             place = r * _QUEUE + head
             state.ttfts[min(_BINS - 1, int((at - state.asked_at[place]) / _BIN_S))] += 1
-            head = (head + 1) % _QUEUE
+            head = (head + 1) & (_QUEUE - 1)
             waiting -= 1
             reply = state.reply[place]
             if reply > 1:
                 batch += 1
                 context += machine.prompt
-                ring = r * _RING + (step + reply - 1) % _RING
+                ring = r * _RING + ((step + reply - 1) & (_RING - 1))
                 state.ending[ring] += 1
-                state.ending_context[ring] += machine.prompt + reply - 1
+                state.ended_replies[ring] += reply
     state.at[r], state.decoding[r], state.context[r] = at, batch, context
     state.step[r], state.head[r], state.waiting[r] = step, head, waiting
 
 
 def _empty(replicas: int, *, is_fast: bool) -> _State:
-    def integers(size: int) -> Any:
-        return _zeros(size, "int64", is_fast=is_fast)
-
-    def floats(size: int) -> Any:
-        return _zeros(size, "float64", is_fast=is_fast)
+    def zeros(size: int, kind: str = "int64") -> Any:
+        return _zeros(size, kind, is_fast=is_fast)
 
     return _State(
-        at=floats(replicas),
-        decoding=integers(replicas),
-        context=integers(replicas),
-        step=integers(replicas),
-        head=integers(replicas),
-        waiting=integers(replicas),
-        ending=integers(replicas * _RING),
-        ending_context=integers(replicas * _RING),
-        unread=integers(replicas * _QUEUE),
-        reply=integers(replicas * _QUEUE),
-        asked_at=floats(replicas * _QUEUE),
-        ttfts=integers(_BINS),
-        gaps=integers(_BINS),
-        counts=integers(4),
+        at=zeros(replicas, "float64"),
+        decoding=zeros(replicas),
+        context=zeros(replicas),
+        step=zeros(replicas),
+        head=zeros(replicas),
+        waiting=zeros(replicas),
+        ending=zeros(replicas * _RING, "int16"),
+        ended_replies=zeros(replicas * _RING, "int32"),
+        unread=zeros(replicas * _QUEUE, "int32"),
+        reply=zeros(replicas * _QUEUE, "int32"),
+        asked_at=zeros(replicas * _QUEUE, "float64"),
+        ttfts=zeros(_BINS),
+        gaps=zeros(_BINS),
+        counts=zeros(4),
     )
 
 
