@@ -64,7 +64,7 @@ def part_of_the_first(outcome: Outcome) -> float:
 def test_turns_that_nobody_answers_are_not_forgotten() -> None:
     overrun = replace(TWO, slow={0: 400.0, 1: 400.0})
     outcome = told("random", overrun, n=100)
-    assert outcome.n_late > 50
+    assert outcome.n_late > 90, "those whose first token came late, and those without one"
     assert outcome.good_share < 0.1
 
 

@@ -36,6 +36,12 @@ def test_the_less_busy_of_two_is_quicker_than_any() -> None:
     assert of_two.ttft_p95_s <= of_any.ttft_p95_s
 
 
+def test_no_step_reads_more_than_a_chunk_however_many_wait() -> None:
+    overrun = count_steps(replace(FEW, replicas=1, messages_per_s=100.0), fast=False)
+    most_s = LARGE_ON_FOUR.step_s(256, 256 * 4_000) + LARGE_ON_FOUR.reading_s(2_610, 512)
+    assert overrun.gap_p95_s < most_s
+
+
 def test_a_fleet_that_is_overrun_says_how_many_found_no_place() -> None:
     overrun = replace(FEW, replicas=1, messages_per_s=300.0, seconds=20.0)
     assert count_steps(overrun, fast=False).overflown > 1_000
