@@ -97,7 +97,8 @@ def place(wanted: Wanted, home: Home | None, candidates: Sequence[Candidate]) ->
     ranked = by_rendezvous(wanted.conversation, pool)
     cached = _cached(wanted, home)
     first = next((c for c in ranked if c.name in cached), ranked[0])
-    roomy = [c for c in ranked if _is_within_bound(c, pool)] or ranked
+    total, capacity = 1 + sum(c.running for c in pool), sum(c.capacity for c in pool)
+    roomy = [c for c in ranked if _is_within_bound(c, total / capacity)] or ranked
     usual_gap_s = _usual_gap_s(pool)
 
     def cost_s(candidate: Candidate) -> float:
@@ -149,9 +150,9 @@ def _cached(wanted: Wanted, home: Home | None) -> dict[str, int]:
     return {home.replica: min(home.tokens, wanted.prompt_tokens)} if home is not None else {}
 
 
-def _is_within_bound(candidate: Candidate, pool: Sequence[Candidate]) -> bool:
-    total = 1 + sum(c.running for c in pool)
-    fair = total * candidate.capacity / sum(c.capacity for c in pool)
+def _is_within_bound(candidate: Candidate, fair_share: float) -> bool:
+    """`fair_share`: what is in flight in the whole pool, with this turn, for each it may carry."""
+    fair = fair_share * candidate.capacity
     few = min(MOST_FEW, max(LEAST_FEW, int(FEW_SHARE * candidate.capacity)))
     by_chance = fair + CHANCE * math.sqrt(fair) + 1
     return candidate.running + 1 <= max(few, int(BOUND * fair), int(by_chance))
