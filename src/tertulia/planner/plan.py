@@ -32,6 +32,7 @@ DEFAULTS: Final = {
     SMALL: {"model": "llama-3.1-8b", "accelerator": "h100-sxm", "precision": "bf16"},
 }
 _WIDTHS: Final = {LARGE: 4.0, SMALL: 1.0}
+_TRIED_WIDTHS: Final = (1, 2, 4, 8)  # as servers have them
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,21 @@ def plan_for(wishes: Sequence[Wish], preset: str | None = None) -> Plan:
     if beyond and not read.may_extrapolate:
         raise Nonsense(f"{beyond[0]}: measure up to there, or plan with --extrapolate.")
     return replace(plan, notes=(*plan.notes, *beyond))
+
+
+def widths(wishes: Sequence[Wish], pool: str = LARGE) -> dict[int, Plan | Nonsense]:
+    """The plan with 1, 2, 4 and 8 accelerators for each replica; or why there is none with so many.
+
+    Not for presets: what they were measured as has one width.
+    """
+    found: dict[int, Plan | Nonsense] = {}
+    for width in _TRIED_WIDTHS:
+        wish = Wish({pool: {"accelerators_per_replica": width}}, "--widths")
+        try:
+            found[width] = plan_for([*wishes, wish])
+        except Nonsense as error:
+            found[width] = error
+    return found
 
 
 def _beyond(sheet: Sheet, ranges: Mapping[str, tuple[float, float]]) -> list[str]:
