@@ -67,6 +67,18 @@ def test_a_fit_on_another_accelerator_keeps_its_shares_of_the_data_sheet() -> No
     )
 
 
+def test_hardware_of_ones_own_keeps_the_shares_as_well() -> None:
+    plan = planned(large={"flops": 2 * 989.4e12})
+    assert "carried over" in plan.notes[0]
+    assert plan.value("large.p1_s") == pytest.approx(planned().value("large.p1_s") / 2)
+    assert "fitted" in planned(large={"price_per_hour": 9}).notes[0]
+
+
+def test_a_calibration_is_named_as_what_the_steps_are_from() -> None:
+    fit = {"a_s": 1e-3, "efficiency": 0.7, "b_s": 0, "p0_s": 0, "p1_s": 1e-4, "p2_s": 0}
+    assert planned(large=fit).notes[0] == "large: given by test"
+
+
 def test_an_estimate_comes_near_what_was_measured() -> None:
     # The estimate for a shape that is measured, as for another one of the same size.
     measured = planned(large={"model": "llama-3.1-70b"})

@@ -13,6 +13,7 @@ from typing import Any, Final
 from tertulia.planner.book import BOOK
 from tertulia.planner.catalogue import ACCELERATORS, MODELS, PRECISIONS
 from tertulia.planner.measured import (
+    FITTED_NAMES,
     FITTED_ON,
     MEASURED,
     ROOFLINE,
@@ -176,7 +177,12 @@ def _hardware(
         },
         "accelerators_per_replica": width or Given(n_accelerators, "default"),
     }
-    timing = timing_of(model, precision, int(n_accelerators), accelerator)
+    own = {bare for name in numbers if (bare := name.removeprefix(f"{pool}.")) != name}
+    is_own = bool(own & values.keys() - {"accelerators_per_replica", "price_per_hour"})
+    timing = timing_of(model, precision, int(n_accelerators), accelerator, is_own=is_own)
+    if own >= FITTED_NAMES:
+        by = ", ".join(sorted({numbers[f"{pool}.{name}"].by for name in FITTED_NAMES}))
+        timing = replace(timing, source=f"given by {by}")
     return {f"{pool}.{name}": one for name, one in values.items()}, timing
 
 

@@ -237,7 +237,7 @@ def width_lines(found: Mapping[int, Plan | Nonsense]) -> Iterator[str]:
             continue
         gap = shown(plan.value("large.gap_with_chunk_s"), "s")
         cost = shown(plan.value("cost_per_1000"), "$")
-        estimated = "" if "fitted" in plan.notes[0] else ", estimated"
+        estimated = ", estimated" if "load-test your own" in plan.notes[0] else ""
         yield (
             f"{width:>4} {plan.value('large.replicas'):>9,.0f}"
             f" {plan.value('large.accelerators'):>13,.0f} {plan.value('large.batch'):>7.0f}"
