@@ -26,6 +26,7 @@ CONTEXTS: Final = (64, 256, 768)
 PROMPTS: Final = (64, 128, 256, 512, 1024)
 STEPS: Final = 24  # of each batch: their median is shaken by no other process
 REPEATS: Final = 3  # of each prompt
+LONGEST_REPLY: Final = 1_200  # the first stream must not end while the last one's prompt is read
 _F16: Final = 2
 
 
@@ -71,7 +72,7 @@ async def _step(engine: Engine, words: Words, batch: int, context: int) -> dict[
     streams: list[Stream] = []
     try:
         for n in range(batch):
-            ask = Ask(words.draw(context), 20 * STEPS, owner=f"u{n}")
+            ask = Ask(words.draw(context), LONGEST_REPLY, owner=f"u{n}")
             streams.append(await engine.begin(ask))
         async with asyncio.timeout(ANSWER_S):
             await asyncio.gather(*(stream.reached(1) for stream in streams))

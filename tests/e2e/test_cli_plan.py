@@ -91,6 +91,17 @@ def test_what_matters_most_is_shown_first() -> None:
     assert lines[1].split() == ["users", "1e+06", "192", "300"]
 
 
+def test_widths_are_compared() -> None:
+    lines = run("--users", "1e6", "--precision", "fp8", "--widths").stdout.splitlines()
+    assert lines[0].startswith("each  replicas  accelerators")
+    assert [line.split()[0] for line in lines[1:]] == ["1", "2", "4", "8"]
+    assert lines[-1].endswith("overhead") or lines[-1].endswith("bandwidth")
+    assert lines[2].endswith(", estimated")
+    refused = run("--preset", "seed-003", "--widths")
+    assert refused.exit_code == 2
+    assert "A preset has its own hardware" in refused.stderr
+
+
 def test_names_and_the_catalogue_are_listed() -> None:
     names, catalogue = run("--names").stdout, run("--catalogue").stdout
     assert "  users " in names

@@ -128,7 +128,7 @@ def test_steps_that_ignore_their_bytes_are_refused() -> None:
 def test_prompts_that_can_not_tell_are_refused() -> None:
     with pytest.raises(CantFit, match="takes 4 lengths of prompts, and there are 3"):
         fit_prefill([PromptPoint(n, n) for n in (1, 2, 3, 3)])
-    with pytest.raises(CantFit, match="does not grow with it"):
+    with pytest.raises(CantFit, match="does not grow in step with its tokens"):
         fit_prefill([PromptPoint(n, 1.0) for n in LENGTHS])
 
 

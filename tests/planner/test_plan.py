@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from tertulia.planner.plan import Plan, Wish, plan_for
+from tertulia.planner.plan import Plan, Wish, plan_for, widths
 from tertulia.planner.sheet import Sheet
 from tertulia.planner.telling import as_document, binding, quick, swings, told
+from tertulia.planner.wishes import Nonsense
 
 
 def planned(preset: str | None = None, **document: Any) -> Plan:
@@ -66,12 +67,44 @@ def test_a_fit_on_another_accelerator_keeps_its_shares_of_the_data_sheet() -> No
     )
 
 
+def test_hardware_of_ones_own_keeps_the_shares_as_well() -> None:
+    plan = planned(large={"flops": 2 * 989.4e12})
+    assert "carried over" in plan.notes[0]
+    assert plan.value("large.p1_s") == pytest.approx(planned().value("large.p1_s") / 2)
+    assert "fitted" in planned(large={"price_per_hour": 9}).notes[0]
+
+
+def test_a_calibration_is_named_as_what_the_steps_are_from() -> None:
+    fit = {"a_s": 1e-3, "efficiency": 0.7, "b_s": 0, "p0_s": 0, "p1_s": 1e-4, "p2_s": 0}
+    assert planned(large=fit).notes[0] == "large: given by test"
+
+
 def test_an_estimate_comes_near_what_was_measured() -> None:
     # The estimate for a shape that is measured, as for another one of the same size.
     measured = planned(large={"model": "llama-3.1-70b"})
     estimated = planned(large={"model": "qwen2.5-72b"})
     for name in ("large.step_s", "large.accelerator_s"):
         assert estimated.value(name) == pytest.approx(measured.value(name), rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("precision", "width", "busy"),
+    [("fp8", 8, 160), ("fp8", 4, 128), ("fp8", 2, 104), ("bf16", 4, 172), ("bf16", 8, 184)],
+)
+def test_widths_come_near_a_search_over_measured_kernels(
+    precision: str, width: int, busy: float
+) -> None:
+    # AIConfigurator 0.12 at the third design's load: accelerators busy at the peak.
+    large = {"precision": precision, "accelerators_per_replica": width}
+    plan = planned(open_conversations=20_000, turn_gap_s=60, cached_share=0.8, large=large)
+    found = plan.value("busy_accelerators")
+    assert found == pytest.approx(busy, rel=0.17)
+
+
+def test_widths_are_compared_and_those_that_can_not_be_say_why() -> None:
+    found = widths([Wish({"users": 1e6}, "test")])
+    assert isinstance(found[1], Nonsense)
+    assert [width for width, plan in found.items() if isinstance(plan, Plan)] == [2, 4, 8]
 
 
 def test_a_measured_figure_takes_the_place_of_a_formula() -> None:

@@ -130,7 +130,10 @@ def fit_prefill(points: Sequence[PromptPoint]) -> PrefillFit:
     rows = [(1.0, one.tokens, one.tokens**2) for one in points]
     p0_s, p1_s, p2_s = _fitted(rows, [one.seconds for one in points], "prefill")
     if not p1_s > 0:
-        raise CantFit("By these points a prompt's time does not grow with it: no fit of prefill.")
+        raise CantFit(
+            "By these points a prompt's time does not grow in step with its tokens: measure on a"
+            " machine that does nothing else."
+        )
     timing = PrefillTiming(p1_s, p2_s, p0_s)
     predicted = [timing.pass_s(one.tokens) for one in points]
     residuals = _relative(predicted, [one.seconds for one in points])

@@ -32,6 +32,8 @@ TIMING_NAMES: Final = frozenset(
         "decode_tokens_per_s",
     )
 )
+# What a calibration gives: with all of them nothing is left to the tables here.
+FITTED_NAMES: Final = frozenset(("a_s", "efficiency", "b_s", "p0_s", "p1_s", "p2_s"))
 # Of a data sheet's bandwidth and arithmetic, by those who publish such estimates.
 ROOFLINE_VALUES: Final = {"efficiency": 0.6, "flops_share": 0.4}
 
@@ -80,18 +82,23 @@ _FITS: Final = {
 FITTED_ON: Final = "h100-sxm"
 
 
-def timing_of(model: str, precision: str, n_accelerators: int, accelerator: str) -> Timing:
-    """The measured timing where there is one, else an estimate from those measured."""
+def timing_of(
+    model: str, precision: str, n_accelerators: int, accelerator: str, *, is_own: bool = False
+) -> Timing:
+    """The measured timing where there is one, else an estimate from those measured.
+
+    `is_own`: some of the hardware is not the catalogue's, so that nothing was measured on it.
+    """
     fit = _FITS.get((model, precision, n_accelerators))
-    if fit is not None and accelerator != FITTED_ON:
+    if fit is None:
+        return _estimate(model, precision, n_accelerators, accelerator)
+    if is_own or accelerator != FITTED_ON:
         return _carried_over(fit, model, precision, n_accelerators)
-    if fit is not None:
-        source = (
-            "kernels measured on H100 for vLLM 0.24, fitted"
-            f" (errs by {fit.worst_step:.1%} in steps, {fit.worst_prefill:.1%} in prefill)"
-        )
-        return Timing(fit.values, source, is_measured=True)
-    return _estimate(model, precision, n_accelerators, accelerator)
+    source = (
+        "kernels measured on H100 for vLLM 0.24, fitted"
+        f" (errs by {fit.worst_step:.1%} in steps, {fit.worst_prefill:.1%} in prefill)"
+    )
+    return Timing(fit.values, source, is_measured=True)
 
 
 def _carried_over(fit: _Fit, model: str, precision: str, n_accelerators: int) -> Timing:

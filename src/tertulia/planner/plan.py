@@ -13,6 +13,7 @@ from typing import Any, Final
 from tertulia.planner.book import BOOK
 from tertulia.planner.catalogue import ACCELERATORS, MODELS, PRECISIONS
 from tertulia.planner.measured import (
+    FITTED_NAMES,
     FITTED_ON,
     MEASURED,
     ROOFLINE,
@@ -32,6 +33,7 @@ DEFAULTS: Final = {
     SMALL: {"model": "llama-3.1-8b", "accelerator": "h100-sxm", "precision": "bf16"},
 }
 _WIDTHS: Final = {LARGE: 4.0, SMALL: 1.0}
+_TRIED_WIDTHS: Final = (1, 2, 4, 8)  # as servers have them
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,21 @@ def plan_for(wishes: Sequence[Wish], preset: str | None = None) -> Plan:
     if beyond and not read.may_extrapolate:
         raise Nonsense(f"{beyond[0]}: measure up to there, or plan with --extrapolate.")
     return replace(plan, notes=(*plan.notes, *beyond))
+
+
+def widths(wishes: Sequence[Wish], pool: str = LARGE) -> dict[int, Plan | Nonsense]:
+    """The plan with 1, 2, 4 and 8 accelerators for each replica; or why there is none with so many.
+
+    Not for presets: what they were measured as has one width.
+    """
+    found: dict[int, Plan | Nonsense] = {}
+    for width in _TRIED_WIDTHS:
+        wish = Wish({pool: {"accelerators_per_replica": width}}, "--widths")
+        try:
+            found[width] = plan_for([*wishes, wish])
+        except Nonsense as error:
+            found[width] = error
+    return found
 
 
 def _beyond(sheet: Sheet, ranges: Mapping[str, tuple[float, float]]) -> list[str]:
@@ -160,7 +177,12 @@ def _hardware(
         },
         "accelerators_per_replica": width or Given(n_accelerators, "default"),
     }
-    timing = timing_of(model, precision, int(n_accelerators), accelerator)
+    own = {bare for name in numbers if (bare := name.removeprefix(f"{pool}.")) != name}
+    is_own = bool(own & values.keys() - {"accelerators_per_replica", "price_per_hour"})
+    timing = timing_of(model, precision, int(n_accelerators), accelerator, is_own=is_own)
+    if own >= FITTED_NAMES:
+        by = ", ".join(sorted({numbers[f"{pool}.{name}"].by for name in FITTED_NAMES}))
+        timing = replace(timing, source=f"given by {by}")
     return {f"{pool}.{name}": one for name, one in values.items()}, timing
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tertulia.planner.plan import Plan, Wish, plan_for
+from tertulia.planner.plan import Plan, Wish, plan_for, widths
 from tertulia.planner.presets import PRESETS
 from tertulia.planner.sheet import CantCompute
 from tertulia.planner.telling import as_document, swings
@@ -59,6 +59,9 @@ def plan(
     sensitivity: Annotated[
         bool, typer.Option("--sensitivity", help="Which guess matters most.")
     ] = False,
+    by_width: Annotated[
+        bool, typer.Option("--widths", help="Compare 1, 2, 4 and 8 accelerators a replica.")
+    ] = False,
     names: Annotated[bool, typer.Option("--names", help="List inputs and figures.")] = False,
     catalogue: Annotated[
         bool, typer.Option("--catalogue", help="List accelerators and models, with sources.")
@@ -95,6 +98,11 @@ def plan(
     }
     wishes = [Wish(table_of(one), str(one)) for one in file or ()]
     wishes += [Wish(_known(**given), "flag"), Wish(_pairs(give or ()), "--set")]
+    if by_width:
+        if preset is not None:
+            fail("A preset has its own hardware: --widths goes with plans of your own.", status=2)
+        _say(plan_view.width_lines(widths(wishes)))
+        return
     try:
         found = plan_for(wishes, preset)
         _show(found, explain, sensitivity=sensitivity, as_json=as_json)

@@ -10,8 +10,9 @@ from tertulia.planner.book import BOOK
 from tertulia.planner.catalogue import ACCELERATORS, MODELS
 from tertulia.planner.plan import Plan
 from tertulia.planner.preset import Line
-from tertulia.planner.sheet import POOLS, Figure, Sheet
+from tertulia.planner.sheet import LARGE, POOLS, Figure, Sheet
 from tertulia.planner.telling import LESS, MORE, Swing, binding, told, value_of
+from tertulia.planner.wishes import Nonsense
 from tertulia.terminal.quantities import shown
 
 # What is shown, in the order in which one would reckon on paper.
@@ -225,6 +226,23 @@ def swing_lines(plan: Plan, found: Sequence[Swing], figure: str) -> Iterator[str
     yield f"{figure}: {plan.value(figure):,.0f}. If an input were {LESS:g} or {MORE:g} times it:"
     for one in found:
         yield f"  {one.name:<{_NAME}} {one.value:>12,.5g}  {one.less:>10,.0f} {one.more:>10,.0f}"
+
+
+def width_lines(found: Mapping[int, Plan | Nonsense]) -> Iterator[str]:
+    """The large pool by the number of accelerators for each replica."""
+    yield "each  replicas  accelerators   batch  gap beside a chunk  for 1,000 turns  binds"
+    for width, plan in found.items():
+        if isinstance(plan, Nonsense):
+            yield f"{width:>4}  {plan}"
+            continue
+        gap = shown(plan.value("large.gap_with_chunk_s"), "s")
+        cost = shown(plan.value("cost_per_1000"), "$")
+        estimated = ", estimated" if "load-test your own" in plan.notes[0] else ""
+        yield (
+            f"{width:>4} {plan.value('large.replicas'):>9,.0f}"
+            f" {plan.value('large.accelerators'):>13,.0f} {plan.value('large.batch'):>7.0f}"
+            f" {gap:>19} {cost:>16}  {binding(plan.sheet, LARGE).resource}{estimated}"
+        )
 
 
 def name_lines() -> Iterator[str]:
