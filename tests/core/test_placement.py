@@ -69,6 +69,15 @@ def test_a_wait_that_costs_more_than_reading_anew_moves_the_home() -> None:
     assert chosen(place(wanted(), Home("r1", 900), only("r1", owed_tokens=2_000))) != "r1"
 
 
+def test_long_prompts_do_not_all_wait_at_whoever_has_the_fewest() -> None:
+    """A document of 16,000 tokens is read in a third of a second; here it waited for two."""
+    large = [replace(c, slots=256, running=80, prefill_per_s=45_000.0) for c in FOUR]
+    fewest = replace(large[0], running=50, owed_tokens=90_000)
+    long = wanted(prompt_tokens=18_000)
+    assert chosen(place(long, Home("r2", 2_000), [fewest, *large[1:]])) == "r2"
+    assert chosen(place(long, None, [fewest, *large[1:]])) != "r1"
+
+
 def test_where_all_wait_as_long_nobody_moves() -> None:
     busy = [replace(c, owed_tokens=50_000) for c in FOUR]
     assert chosen(place(wanted(), Home("r1", 900), busy)) == "r1"

@@ -31,7 +31,9 @@ ALIKE_S: Final = 0.05
 # that a prefix is valued a little too much.
 PREFILL_PER_S: Final = 1_000.0
 # What is read anew is read in the place of others' tokens: each that runs there counts half of it.
-# Without this a busy fleet moves homes, reads more for it, is busier, and moves more of them.
+# Without this a busy fleet moves homes, reads more for it, is busier, and moves more of them. As
+# many are counted as a replica of the pool has in the mean, not its own: else long prompts all go
+# to whoever has the fewest, wait there for seconds, and keep it at the fewest.
 OTHERS: Final = 0.5
 # A full batch makes a reply of a hundred tokens later by about this much (2 ms more a token).
 FULL_BATCH_S: Final = 0.2
@@ -100,9 +102,11 @@ def place(wanted: Wanted, home: Home | None, candidates: Sequence[Candidate]) ->
     total, capacity = 1 + sum(c.running for c in pool), sum(c.capacity for c in pool)
     roomy = [c for c in ranked if _is_within_bound(c, total / capacity)] or ranked
     usual_gap_s = _usual_gap_s(pool)
+    others = sum(c.running for c in pool) / len(pool)
 
     def cost_s(candidate: Candidate) -> float:
-        return _cost_s(candidate, wanted, cached.get(candidate.name, 0), usual_gap_s)
+        unread = wanted.prompt_tokens - cached.get(candidate.name, 0)
+        return _cost_s(candidate, unread, usual_gap_s, others)
 
     cheapest = min(roomy, key=cost_s)
     stays = first in roomy and cost_s(first) <= cost_s(cheapest) + ALIKE_S
@@ -163,9 +167,9 @@ def _usual_gap_s(pool: Sequence[Candidate]) -> float:
     return max(UNSEEN_GAP_S, USUAL_GAPS * median(gaps)) if gaps else UNSEEN_GAP_S
 
 
-def _cost_s(candidate: Candidate, wanted: Wanted, cached: int, usual_gap_s: float) -> float:
-    reading_s = (wanted.prompt_tokens - cached) / (candidate.prefill_per_s or PREFILL_PER_S)
-    reading_s *= 1 + OTHERS * candidate.running
+def _cost_s(candidate: Candidate, unread: int, usual_gap_s: float, others: float) -> float:
+    reading_s = unread / (candidate.prefill_per_s or PREFILL_PER_S)
+    reading_s *= 1 + OTHERS * others
     slowness_s = REPLY_TOKENS * max(0.0, (candidate.gap_s or 0.0) - usual_gap_s)
     batch_s = FULL_BATCH_S * candidate.running / candidate.slots
     beyond = max(0, candidate.running + 1 - candidate.slots)
