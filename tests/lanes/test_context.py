@@ -51,8 +51,7 @@ async def remember(talk: Talk) -> int:
 
 
 def first_of(prompt: Prompt) -> int:
-    assert prompt.talk is not None
-    return choose_context(prompt.talk.exchanges, room_tokens=prompt.room.exchanges).first
+    return prompt.context.first
 
 
 async def test_without_a_summary_the_prompt_is_cut_all_the_same_and_says_so() -> None:
