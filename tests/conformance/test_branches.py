@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tertulia.core.types import HEAD, Append, Failure, Head, Missing, Status, Version
+from tertulia.core.types import HEAD, Append, Failure, Head, Missing, Repeated, Status, Version
 from tests.conformance.world import (
     PLENTY,
     Backend,
@@ -265,6 +265,29 @@ async def test_a_running_reply_is_deleted_and_no_late_writer_brings_it_back(
     # What ran may have cost its reservation; what nobody had claimed is still there.
     assert await used_and_held(backend, "ana") == (150 + 300, 300, ("m_r3",))
     assert (await claimed(backend)).reply_id == "m_r3"
+
+
+async def test_a_late_retry_brings_no_deleted_message_back(backend: Backend) -> None:
+    """Whoever did not hear the answer asks again under the same key, perhaps much later."""
+    await fork(backend)
+    await conversation(backend, "c_2")
+    await backend.branches.delete("ana", "m_u4")
+    await backend.branches.delete("ana", "m_r3")
+    before = await shown(backend, "m_u1")
+    for late in (
+        message(4, parent_id="m_r2", reply_id="m_r9", user_message_id="m_u9"),
+        message(5, parent_id="m_r2", reply_id="m_r9", user_message_id="m_u9"),
+        regenerate(3, "m_u2", reply_id="m_r9"),
+    ):
+        assert await backend.turns.admit(late, PLENTY) == Missing()
+    assert await shown(backend, "m_u1") == before
+    # Elsewhere the key is as good as any; and what is left can be asked for again.
+    await admitted(backend, message(4, conversation="c_2", reply_id="m_r9", user_message_id="m_u9"))
+    assert isinstance(await backend.turns.admit(message(2, parent_id="m_r1"), PLENTY), Repeated)
+    # A conversation takes its marks along.
+    await backend.conversations.delete("ana", "c_1")
+    await conversation(backend)
+    await admitted(backend, message(5))
 
 
 async def test_a_turn_that_nobody_had_claimed_is_deleted_for_nothing(backend: Backend) -> None:

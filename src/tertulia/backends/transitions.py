@@ -75,6 +75,9 @@ class Lookup(Protocol):
         """Whether the owner's account was closed."""
 
     def has_conversation(self) -> bool: ...
+    def was_deleted(self) -> bool:
+        """Whether what was begun under this key was deleted from the conversation."""
+
     def message(self, message_id: str | None) -> TreeMessage | None: ...
     def open_turns(self) -> Iterable[OpenTurn]:
         """The open turns of the conversation, oldest first."""
@@ -126,7 +129,7 @@ def _place(new: NewTurn, known: Turn | None, lookup: Lookup) -> str | Missing | 
         return None
     if new.conversation_id is None or new.user_message_id is None:
         return Missing()
-    if not lookup.has_conversation():
+    if not lookup.has_conversation() or (known is None and lookup.was_deleted()):
         return Missing()
     parent_id = new.parent_id
     if new.kind == "regenerate" or known is not None:

@@ -84,8 +84,10 @@ class MemoryBranches:
                 store.give_back(turn, worst_cost(turn))
         turns = [store.turns[one.id] for one in gone if one.id in store.turns]
         await self._log.bury([turn.reply_id for turn in turns])
+        dead = store.deleted_keys.setdefault((owner, top.conversation_id), set())
         for turn in turns:
             store.forget_turn(turn)
+            dead.add(turn.key)
         for message in gone:
             store.forget_message(message)
         ids = {message.id for message in gone}

@@ -14,7 +14,7 @@ from tertulia.backends.sqlite.readers import Readers
 from tertulia.backends.sqlite.turns import give_back, settle_turn
 from tertulia.backends.sqlite.writer import Writer
 from tertulia.backends.transitions import is_title_of
-from tertulia.core.deletions import DeletionKind
+from tertulia.core.deletions import DeletionKind, key_mark
 from tertulia.core.types import Conversation, Head, Message, Page, Turn
 from tertulia.core.waiting import worst_cost
 from tertulia.ports import Clock
@@ -110,6 +110,10 @@ class SqliteBranches:
             gone[:] = [turn.reply_id for turn in turns]
             bury_logs(database, gone, now)
             _remove(database, owner, place["conversation_id"], ids)
+            for turn in turns:
+                dead = {"owner": owner, "key_mark": key_mark(turn.key)}
+                dead["conversation_id"] = place["conversation_id"]
+                database.execute(SQL["mark_deleted"], dead)
             _mend(database, owner, place, ids)
             order(database, owner, place["conversation_id"], DeletionKind.MESSAGES, now)
             self._writer.scrub()

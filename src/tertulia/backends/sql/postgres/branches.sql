@@ -102,7 +102,7 @@ FOR UPDATE OF o;
 
 -- name: delete
 -- Removes messages with their turns and whatever was made of them (all that else holds their words
--- goes here), and keeps the ids of their logs for burial.
+-- goes here), and keeps the ids of their logs for burial and marks of their keys.
 WITH running AS (
   DELETE FROM open_turns WHERE owner = :owner AND reply_id = ANY (:ids)
   RETURNING reply_id, created_at, lane, cost, epoch
@@ -114,11 +114,15 @@ WITH running AS (
   WHERE tags.owner = :owner AND tags.lane = unused.lane
 ), gone AS (
   DELETE FROM turns WHERE owner = :owner AND reply_id = ANY (:ids)
-  RETURNING owner, reply_id
+  RETURNING owner, reply_id, key
 ), logged AS (
   INSERT INTO log_removals (owner, reply_id, deleted_at)
   SELECT owner, reply_id, moment(:now) FROM gone
   ON CONFLICT (owner, reply_id) DO NOTHING
+), marked AS (
+  INSERT INTO deleted_keys (owner, conversation_id, key_mark)
+  SELECT owner, :conversation_id, encode(sha256(convert_to(key, 'UTF8')), 'hex') FROM gone
+  ON CONFLICT (owner, conversation_id, key_mark) DO NOTHING
 ), said AS (
   DELETE FROM messages WHERE owner = :owner AND id = ANY (:ids)
 ), unshared AS (
