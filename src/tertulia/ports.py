@@ -467,7 +467,8 @@ class Branches(Protocol):
     * `delete` removes a message and all below it with their turns in one transaction, and does with
       turns and logs what `Conversations.delete` does. If the head was among them it becomes where
       the parent's branch was last at, or for a root that of the whole tree; a title that was made
-      of a message that is gone is emptied. An order to forget the rest of it is left
+      of a message that is gone is emptied: its words, or (by a model) the first answered exchange
+      there. An order to forget the rest of it is left
       (`ports_of_deletions`). It gives the reply ids that were open; None if there is no such
       message.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tertulia.core.remembering import Title
 from tertulia.core.types import HEAD, Append, Failure, Head, Missing, Repeated, Status, Version
 from tests.conformance.world import (
     PLENTY,
@@ -231,6 +232,43 @@ async def test_a_title_goes_with_the_message_that_it_was_made_of(backend: Backen
     again = await backend.conversations.get("ana", "c_1")
     assert again is not None
     assert again.title == "New"
+
+
+async def test_a_models_title_goes_with_either_side_of_the_first_exchange(
+    backend: Backend,
+) -> None:
+    """It was made of both; of what was said later it holds nothing."""
+    await conversation(backend)
+    await answered(backend, message(1))
+    await answered(backend, message(2, parent_id="m_r1"))
+    assert await backend.tasks.want("ana", "c_1", "title", "", room_tokens=12)
+    task = await backend.tasks.claim(lease_s=9)
+    assert task is not None
+    assert await backend.tasks.finish(task, Title("Made"))
+    for gone, title in (("m_r2", "Made"), ("m_u2", "Made"), ("m_r1", "")):
+        await backend.branches.delete("ana", gone)
+        found = await backend.conversations.get("ana", "c_1")
+        assert found is not None
+        assert found.title == title
+    assert found.titled_by == "words"
+
+
+async def test_a_title_of_first_words_goes_with_whichever_message_has_them(
+    backend: Backend,
+) -> None:
+    await conversation(backend)
+    await answered(backend, message(1, content="One", title="One"))
+    await backend.branches.delete("ana", "m_u1")
+    await answered(backend, message(2, content="Two", title=""))
+    await answered(backend, message(3, parent_id="m_r2", content="Three", title="Three"))
+    await backend.branches.delete("ana", "m_r3")
+    found = await backend.conversations.get("ana", "c_1")
+    assert found is not None
+    assert found.title == "Three"
+    await backend.branches.delete("ana", "m_u3")
+    found = await backend.conversations.get("ana", "c_1")
+    assert found is not None
+    assert found.title == ""
 
 
 async def test_a_running_reply_is_deleted_and_no_late_writer_brings_it_back(

@@ -43,6 +43,9 @@ BURIED: Final = 1 << 62
 # Writers stop within a lease; an hour is far beyond any of them.
 BURIED_S: Final = 3600.0
 
+# How a reply ended that its question was answered by, if it holds anything.
+ANSWERED: Final = (Status.COMPLETED, Status.STOPPED)
+
 # The kinds of turns that belong to no conversation.
 LOOSE: Final = frozenset({"stateless", "line"})
 
@@ -362,13 +365,16 @@ def reply_after(message: Message, turn: Turn, outcome: Outcome | None = None) ->
     )
 
 
-def is_title_of(title: str, titled_by: TitledBy, content: str) -> bool:
-    """Whether a title holds what a conversation began with: its first words, or what a model made
-    of them."""
+def loses_title(
+    title: str, titled_by: TitledBy, *, asked: Iterable[str], answered_above: bool
+) -> bool:
+    """Whether a title holds words of what is deleted: the first ones of one of the questions that
+    were `asked` there; or what a model made of the first exchange, which is not among what goes
+    where a question above it was answered."""
     if titled_by == "model":
-        return True
+        return not answered_above
     words = title.removesuffix("…")
-    return bool(words) and " ".join(content.split()).startswith(words)
+    return bool(words) and any(" ".join(text.split()).startswith(words) for text in asked)
 
 
 def is_busy(open_turn: OpenTurn, new: NewTurn, parent_id: str | None) -> bool:

@@ -64,9 +64,8 @@ SELECT c.*, (
 FROM moved c;
 
 -- name: place
--- Where a message hangs, and of a root what a title may have been made of.
-SELECT conversation_id, parent_id, CASE WHEN parent_id IS NULL THEN content END AS content
-FROM messages
+-- Where a message hangs.
+SELECT conversation_id, parent_id FROM messages
 WHERE owner = :owner AND id = :id;
 
 -- name: below
@@ -83,6 +82,25 @@ WITH RECURSIVE below (id, conversation_id) AS (
   ) AS m
 )
 SELECT id FROM below;
+
+-- name: asked
+-- What was asked in some messages.
+SELECT content FROM messages
+WHERE owner = :owner AND id = ANY (:ids) AND role = 'user';
+
+-- name: answered_above
+-- Whether a question was answered above a message, by whose parent it is asked.
+WITH RECURSIVE above (parent_id, is_answer) AS (
+  SELECT m.parent_id, m.role = 'assistant' AND m.status IN ('completed', 'stopped') AND m.tokens > 0
+  FROM messages m
+  WHERE m.owner = :owner AND m.id = :parent_id
+  UNION ALL
+  SELECT m.parent_id, m.role = 'assistant' AND m.status IN ('completed', 'stopped') AND m.tokens > 0
+  FROM above, LATERAL (
+    SELECT * FROM messages WHERE owner = :owner AND id = above.parent_id LIMIT 1
+  ) AS m
+)
+SELECT 1 AS yes FROM above WHERE is_answer LIMIT 1;
 
 -- name: open
 -- Which of some replies are open, oldest first.
