@@ -205,7 +205,7 @@ class SameRows(RuleBasedStateMachine):
         self._hold(self.each(seize, seize))
 
     @rule(
-        owner=owners, name=conversations | st.none(), idle_s=st.sampled_from([None, None, 0.0, 50.0])
+        owner=owners, name=conversations | st.none(), idle_s=st.sampled_from([None, None, 0.0, 9.0])
     )
     def delete(self, owner: str, name: str | None, idle_s: float | None) -> None:
         aged_s = idle_s if name is not None else None
