@@ -146,6 +146,8 @@ class Talks:
         self.told: dict[str, Told] = {}  # by reply
         self.said_ids: dict[str, TokenIds] = {}  # by reply
         self.open: dict[str, Talk] = {}  # by reply
+        self.dead: dict[str, str] = {}  # the texts of what was deleted
+        self.summed_up: dict[str, str] = {}  # the summaries by what they cover
         self.remembered: set[str] = set()  # replies after which all that was due was summarised
         self.n_made = 0
         self.n_cuts = 0
@@ -193,8 +195,7 @@ class Talks:
         gone = self.talk.below(message_id)
         await self.backend.branches.delete(OWNER, message_id)
         for one in gone:
-            del self.talk.messages[one]
-            self.open.pop(one, None)
+            self._bury(self.talk, one)
         left = await self.backend.summaries.latest(OWNER, self.talk.place, sorted(gone))
         assert left is None, "a summary covers what was deleted"
 
@@ -202,8 +203,8 @@ class Talks:
         """All of it; another one begins."""
         await self.backend.conversations.delete(OWNER, self.talk.place)
         del self.talks[self.talk.place]
-        for reply_id in [one for one, talk in self.open.items() if talk is self.talk]:
-            del self.open[reply_id]
+        for one in list(self.talk.messages):
+            self._bury(self.talk, one)
         await self.begin()
 
     async def bring_in(self, sizes: Sequence[int]) -> None:
@@ -275,6 +276,8 @@ class Talks:
             assert marks(made.text) <= {one.text[:1] for one in path}
             assert await self.backend.tasks.finish(task, made)
             self.n_made += 1
+            if task.kind == "summary":
+                self.summed_up[task.upto] = made.text
 
     # What has to hold.
 
@@ -310,6 +313,18 @@ class Talks:
         for talk in self.talks.values():
             self.talk = talk
             await self.check_shown()
+
+    def dead_texts(self) -> list[str]:
+        """The beginnings of what was deleted, and summaries of that; none as short as chance."""
+        alive = [text for upto, text in self.summed_up.items() if upto not in self.dead]
+        texts = [f"{text[:1]}abc" for text in self.dead.values() if len(text) > 3]
+        sums = [text for upto, text in self.summed_up.items() if upto in self.dead and text[3:]]
+        # A summary goes on from the one before, which may be of a branch that is still there.
+        return texts + [text for text in sums if not any(text in one for one in alive)]
+
+    def _bury(self, talk: Talk, message_id: str) -> None:
+        self.dead[message_id] = talk.messages.pop(message_id).text
+        self.open.pop(message_id, None)
 
     def _check_new(self, turn: Turn, prompt: Prompt) -> None:
         """I19, and how a prompt goes on from the one before."""

@@ -34,7 +34,7 @@ from tertulia.core.opening import Opening
 from tertulia.core.prompt import Context, Course, context_of
 from tertulia.worker import context as worker_context
 from tertulia.worker import opening as worker_opening
-from tests.lanes.memory_desk import StillClock
+from tests.lanes.memory_desk import OWNER, StillClock
 from tests.lanes.talks import ENDS, SEEDS, End, Talks, walk
 
 R = TypeVar("R")
@@ -64,10 +64,14 @@ class PromptsHold(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         try:
-            self.run(self.talks.check_all())
+            self.check()
         finally:
             self.run(self.talks.backend.close())
             self.runner.close()
+
+    def check(self) -> None:
+        """What has to hold at the end."""
+        self.run(self.talks.check_all())
 
     @initialize(n_rounds=st.integers(6, 14), size=st.integers(50, 90), keeps_up=st.booleans())
     def begin(self, n_rounds: int, size: int, keeps_up: bool) -> None:
@@ -186,8 +190,19 @@ class PromptsHoldInSqlite(PromptsHold):
         self.run(self.talks.backend.queue.restarted())
 
     def teardown(self) -> None:
-        super().teardown()
-        shutil.rmtree(self.folder)
+        try:
+            super().teardown()
+        finally:
+            shutil.rmtree(self.folder)
+
+    def check(self) -> None:
+        """I17: of what was deleted no byte is left, in whatever page or log of the file."""
+        super().check()
+        dead = self.talks.dead_texts()
+        scrub = self.talks.backend.erasure.scrub
+        assert self.run(scrub(OWNER, self.clock.now())) == "overwritten"
+        kept = b"".join(path.read_bytes() for path in sorted(self.folder.iterdir()))
+        assert [text for text in dead if text.encode() in kept] == []
 
 
 async def _awaited(work: Awaitable[R]) -> R:
