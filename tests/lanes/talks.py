@@ -16,6 +16,7 @@ from typing import Final, Literal
 
 from tertulia.backends.memory import MemoryBackend
 from tertulia.core.imports import Found, NewImport, Progress
+from tertulia.core.plans import Plan
 from tertulia.core.prompt import SUMMARY_OPENING, SUMMARY_READ, exchange_room, next_cut
 from tertulia.core.remembering import retry_after_s
 from tertulia.core.transcripts import Arrival, Node, Transcript, arranged
@@ -41,7 +42,7 @@ from tertulia.worker.desk import WorkerDesk
 from tertulia.worker.remember import NotYet, make, want_after
 from tests.conformance.world import PLENTY, Backend
 from tests.lanes.gateway_rig import Letters
-from tests.lanes.memory_desk import OWNER, SERVED, Plan, Scribe, StillClock, desk_over
+from tests.lanes.memory_desk import OWNER, SERVED, Scribe, StillClock, desk_over
 
 SYSTEM: Final = "Be kind."
 # So narrow that five exchanges fill it, and as wide as a summary needs that says anything.
