@@ -314,8 +314,6 @@ _TABLES = (
       attempt BIGINT NOT NULL,
       created_at DOUBLE PRECISION NOT NULL,
       conversation_id TEXT COLLATE "C",
-      -- Of a turn of no conversation: what it goes on with.
-      thread TEXT COLLATE "C",
       user_message_id TEXT COLLATE "C",
       prompt TEXT NOT NULL,
       notices TEXT[] NOT NULL,
@@ -340,6 +338,8 @@ _TABLES = (
       final_followed_at DOUBLE PRECISION,
       final_stop_reason TEXT,
       summary_id TEXT,
+      -- Of a turn of no conversation: what it goes on with.
+      thread TEXT COLLATE "C",
       PRIMARY KEY (owner, reply_id),
       UNIQUE (owner, key)
     ) PARTITION BY HASH (owner)
