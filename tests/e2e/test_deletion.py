@@ -249,7 +249,6 @@ async def leave_copies(http: httpx2.AsyncClient, word: str) -> None:
         place = f"/v1/conversations/{item['id']}"
         (await http.patch(place, json={"title": f"About {word}"})).raise_for_status()
         (await http.post(f"{place}/shares", json={})).raise_for_status()
-    await http.post("/v1/imports", content=b'{"mapping": {}, "title": "%b' % word.encode())
     (await http.post("/v1/me/export", json={"password": PASSWORD})).raise_for_status()
     said = {"messages": [{"role": "user", "content": question(word)}]}
     asked = await http.post("/v1/temporary/messages", json=said, headers={"Idempotency-Key": word})
