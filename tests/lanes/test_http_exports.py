@@ -59,7 +59,7 @@ async def test_everything_is_in_the_archive() -> None:
     assert usage["budgets"]
     (used,) = usage["used"]
     assert (used["model"], used["replies"]) == ("lab/small-1b", 1)
-    assert used["day"] == one["updatedAt"][:10]
+    assert used["day"] >= one["updatedAt"][:10]
     assert used["charged"] > 0
     assert used["input"] >= used["cached"]
     found = {one["conversation"]["id"]: one for one in conversations_of(files)}

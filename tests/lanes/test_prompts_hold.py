@@ -22,7 +22,7 @@ from unittest.mock import patch
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from tertulia.backends.memory import MemoryBackend
@@ -220,13 +220,15 @@ def _empty_file() -> bytes:
 TestPromptsHoldInMemory = PromptsHoldInMemory.TestCase
 # So many as are quick; many more where new counterexamples are looked for.
 _EXAMPLES = settings().max_examples
+# A slow machine is no fault of theirs.
+_PATIENT = settings(deadline=None, suppress_health_check=list(HealthCheck))
 TestPromptsHoldInMemory.settings = settings(
-    max_examples=_EXAMPLES // 2, stateful_step_count=20, deadline=None
+    _PATIENT, max_examples=_EXAMPLES // 2, stateful_step_count=20
 )
 TestPromptsHoldInSqlite = PromptsHoldInSqlite.TestCase
 # Every look is a round trip to a thread.
 TestPromptsHoldInSqlite.settings = settings(
-    max_examples=_EXAMPLES // 20, stateful_step_count=15, deadline=None
+    _PATIENT, max_examples=_EXAMPLES // 20, stateful_step_count=15
 )
 
 
