@@ -16,7 +16,7 @@ from typing import Final
 from unittest.mock import patch
 
 from bench.longtalk import Desk, desk_with
-from tertulia.core.prompt import Context, Exchange
+from tertulia.core.prompt import Context, Course
 from tertulia.core.types import Turn
 
 TURNS: Final = 60
@@ -69,8 +69,9 @@ def message(n: int) -> str:
     return f"Question {n}: what have {one} and {other} in common, as you see it?"
 
 
-def sliding(exchanges: Sequence[Exchange], *, room_tokens: int) -> Context:
+def sliding(course: Course, *, room_tokens: int) -> Context:
     """What others do: the newest exchanges that fit, chosen anew each turn."""
+    exchanges = course.exchanges
     first, total = len(exchanges), 0
     while first > 0 and (not total or total + exchanges[first - 1].tokens <= room_tokens):
         first -= 1
@@ -81,7 +82,7 @@ def sliding(exchanges: Sequence[Exchange], *, room_tokens: int) -> Context:
 @contextmanager
 def slid() -> Iterator[None]:
     """Has the worker slide its window."""
-    with patch("tertulia.worker.context.choose_context", sliding):
+    with patch("tertulia.worker.context.context_of", sliding):
         yield
 
 

@@ -13,7 +13,7 @@ from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pydantic import AnyHttpUrl
 
@@ -25,17 +25,19 @@ from tertulia.backends.clock import SystemClock
 from tertulia.backends.memory import MemoryBackend
 from tertulia.config import ModelsTable, Settings
 from tertulia.core.plans import Plan, Plans
-from tertulia.core.types import Admitted, Lane, Limits, NewTurn, Sampling, Turn
+from tertulia.core.types import Admitted, Lane, Limits, NewTurn, Sampling, Status, Turn
 from tertulia.fleet_tables import ReplicaTable
 from tertulia.replica.description import read_description
 from tertulia.wiring.desks import Parts, worker_desk
 from tertulia.worker.loop import Worker
 
-LIMITS: Final = Limits((), replies_running=10, lane=Lane.PLUS)
+LIMITS: Final = Limits((), replies_running=64, lane=Lane.PLUS)
 OWNER: Final = "u_bench"
 SYSTEM: Final = "You are a friendly assistant. Answer in one short sentence."
 ENGINES_S: Final = 60.0  # until every engine is known to be well
-REPLY_S: Final = 120.0
+REPLY_S: Final = 300.0
+# Tokens of the engine's cache, for each slot more than its usual eight.
+SLOT_TOKENS: Final = 2_048
 LOOK_S: Final = 0.05
 
 
@@ -87,6 +89,7 @@ class Desk:
                 turn = await self.backend.turns.find(OWNER, reply_id)
                 assert turn is not None
                 if turn.status.is_final:
+                    assert turn.status is Status.COMPLETED, turn.failure
                     return turn
                 await asyncio.sleep(LOOK_S)
 
@@ -100,9 +103,17 @@ class Desk:
 
 @asynccontextmanager
 async def desk_with(
-    models: Mapping[str, str], *, window: int, answer_tokens: int, tasks: int, threads: int
+    models: Mapping[str, str],
+    *,
+    window: int,
+    answer_tokens: int,
+    tasks: int,
+    threads: int,
+    slots: int = 4,
+    **more: Any,
 ) -> AsyncGenerator[Desk, None]:
-    """A worker with an engine for each of the models, named by what it is picked as."""
+    """A worker with an engine for each of the models, named by what it is picked as; `more` is for
+    the engines."""
     plan = Plan(
         name="plus",
         lane=Lane.PLUS,
@@ -118,14 +129,16 @@ async def desk_with(
         folder = Path(started.enter_context(tempfile.TemporaryDirectory()))
         replicas = []
         for pool, name in models.items():
-            engine = started.enter_context(running(ours(n_slots=4), MODELS / name, threads))
+            engine = started.enter_context(
+                running(ours(n_slots=slots, **more), MODELS / name, threads)
+            )
             replicas.append(
                 ReplicaTable(
                     name=pool,
                     pool="small" if pool == "small" else "large",
                     model=read_description(MODELS / name).served_id,
                     url=AnyHttpUrl(f"http://127.0.0.1:{engine.port}"),
-                    slots=4,
+                    slots=slots,
                     engine="tertulia",
                     vocabulary=MODELS / name,
                 )

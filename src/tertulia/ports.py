@@ -27,6 +27,7 @@ from tertulia.core.types import (
     Entry,
     Fenced,
     GenerateRequest,
+    Gone,
     Head,
     Held,
     Lane,
@@ -98,9 +99,9 @@ class Turns(Protocol):
     Promises
     * `admit` is one transaction and answers with the first that holds: KeyReused (this owner's key
       is known with another `body_sha`), Repeated (known, and its turn has not failed), Missing
-      (conversation, or parent, or for `regenerate` the user's message is not this owner's; or the
-      owner's account was closed), Busy, TooManyRunning, BudgetExhausted, Admitted. Everything but
-      Admitted changes nothing.
+      (conversation, or parent, or for `regenerate` the user's message is not this owner's; what was
+      begun there under this key was deleted; or the owner's account was closed), Busy,
+      TooManyRunning, BudgetExhausted, Admitted. Everything but Admitted changes nothing.
     * A stored turn that FAILED is admitted again under its key with the same body: it goes back
       to queued with the same ids, under an attempt above all before, with its log emptied or
       dropped, the next epoch (its old owner can't write) and a new reservation. A missing log
@@ -149,16 +150,18 @@ class LooseTurns(Protocol):
 
     Promises
     * `forget` removes those that ended `ended_s` ago or before, the oldest first and at most
-      `limit`: words, key and log, which is buried. Settlements stay (numbers only). It gives them
-      as they were. No other turn is touched, and none that is open again at that moment.
+      `limit`: words, key and log, which is buried. Settlements stay (numbers only). It names them.
+      No other turn is touched, and none that is open again at that moment.
     * `delete` does the same at once for one that has ended; None if there is none, or it is open.
+      With the last of a thread it leaves an order to forget that one (`ports_of_deletions`).
+    * A thread's last is the one with which no turn of it is left, open or ended, of any kind.
     * From then on the turn is not found, its log refuses every writer, and its key is free.
     * The `line` of a batch becomes one of these when its batch has its results
       (`BatchWork.sweep`).
     """
 
-    async def forget(self, *, ended_s: float, limit: int) -> Sequence[Turn]: ...
-    async def delete(self, owner: str, reply_id: str) -> Turn | None: ...
+    async def forget(self, *, ended_s: float, limit: int) -> Sequence[Gone]: ...
+    async def delete(self, owner: str, reply_id: str) -> Gone | None: ...
 
 
 class Queue(Protocol):
@@ -377,8 +380,7 @@ class Conversations(Protocol):
       (numbers only); an open turn with an epoch above 0, which may have been generated for, is
       settled at its whole reservation, so that deleting is no way to answers for nothing. Without
       a conversation's id it deletes the turns that belong to none, in the same way. With `idle_s`
-      it is their age that deletes: only a conversation that nobody wrote in for so long, or only
-      those turns that have ended and were admitted that long ago; None if there is nothing.
+      it is a conversation's age that deletes it: only if nobody wrote in it for so long, else None.
     * In the same transaction it leaves an order to reach every other copy (`Deletions`).
     * Where logs are in another system, which may be away at that moment, the transaction keeps
       their ids and `bury_deleted` (a chore) does what is left; it says how many.
@@ -474,7 +476,8 @@ class Branches(Protocol):
     * `delete` removes a message and all below it with their turns in one transaction, and does with
       turns and logs what `Conversations.delete` does. If the head was among them it becomes where
       the parent's branch was last at, or for a root that of the whole tree; a title that was made
-      of a message that is gone is emptied. An order to forget the rest of it is left
+      of a message that is gone is emptied: its words, or (by a model) the first answered exchange
+      there. An order to forget the rest of it is left
       (`ports_of_deletions`). It gives the reply ids that were open; None if there is no such
       message.
     """

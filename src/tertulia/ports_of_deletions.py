@@ -22,10 +22,10 @@ class Claimed(NamedTuple):
 
 
 class Aged(NamedTuple):
-    """Something whose time is over: a conversation, or None for what was said without one."""
+    """A conversation whose time is over."""
 
     owner: str
-    conversation_id: str | None
+    conversation_id: str
 
 
 class Deletions(Protocol):
@@ -65,8 +65,7 @@ class Erasure(Protocol):
     * `scrub` makes an end of what rows of an owner that were deleted before `deleted_at` left in
       the store's own files, as well as it can: what it did, or None if it must be tried again.
     * `aged` looks at the owners in `kept_s`, each with how long his words are kept, and names up to
-      `limit` conversations that nobody wrote in for so long (pinned and archived ones as well), and
-      None for an owner who has calls that old and ended, which belong to no conversation.
+      `limit` conversations that nobody wrote in for so long (pinned and archived ones as well).
     """
 
     async def close(self, user_id: str) -> bool: ...

@@ -11,16 +11,18 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from tertulia.core.imports import Import, NewImport, Progress, TooManyImports
-from tertulia.core.types import Conversation, Message, Page
+from tertulia.core.types import Conversation, DayUse, Message, Page
 
 
 class Transcripts(Protocol):
-    """All conversations of one owner, archived or not, to be copied out.
+    """All that one owner has, to be copied out: conversations, archived or not, and what was used.
 
     Promises
     * `conversations` gives up to `limit` of them after the id `after`, by id, and `count` all.
     * `messages` gives up to `limit` messages of a conversation after the number `after`, by `seq`,
       without `ids`, each with the reason that came with its rating; nothing of what is not there.
+    * `used` sums up what was settled by day and model: of the newest `limit`, the oldest day first,
+      those of one day by model, those without one first.
     """
 
     async def count(self, owner: str) -> int: ...
@@ -30,6 +32,7 @@ class Transcripts(Protocol):
     async def messages(
         self, owner: str, conversation_id: str, *, after: int, limit: int
     ) -> Sequence[tuple[Message, str]]: ...
+    async def used(self, owner: str, *, limit: int) -> Sequence[DayUse]: ...
 
 
 class Imports(Protocol):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tertulia.core.types import HEAD, Append, Failure, Head, Missing, Status, Version
+from tertulia.core.remembering import Title
+from tertulia.core.types import HEAD, Append, Failure, Head, Missing, Repeated, Status, Version
 from tests.conformance.world import (
     PLENTY,
     Backend,
@@ -233,6 +234,42 @@ async def test_a_title_goes_with_the_message_that_it_was_made_of(backend: Backen
     assert again.title == "New"
 
 
+async def test_a_models_title_goes_with_either_side_of_the_first_exchange(
+    backend: Backend,
+) -> None:
+    """It was made of both; of what was said later it holds nothing."""
+    await conversation(backend)
+    await answered(backend, message(1))
+    await answered(backend, message(2, parent_id="m_r1"))
+    assert await backend.tasks.want("ana", "c_1", "title", "", room_tokens=12)
+    task = await backend.tasks.claim(lease_s=9)
+    assert task is not None
+    assert await backend.tasks.finish(task, Title("Made"))
+    for gone, title in (("m_r2", "Made"), ("m_u2", "Made"), ("m_r1", "")):
+        await backend.branches.delete("ana", gone)
+        found = await backend.conversations.get("ana", "c_1")
+        assert found is not None
+        assert (found.title, found.titled_by) == (title, "model" if title else "words")
+
+
+async def test_a_title_of_first_words_goes_with_whichever_message_has_them(
+    backend: Backend,
+) -> None:
+    await conversation(backend)
+    await answered(backend, message(1, content="One", title="One"))
+    await backend.branches.delete("ana", "m_u1")
+    await answered(backend, message(2, content="Two", title=""))
+    await answered(backend, message(3, parent_id="m_r2", content="Three", title="Three"))
+    await backend.branches.delete("ana", "m_r3")
+    found = await backend.conversations.get("ana", "c_1")
+    assert found is not None
+    assert found.title == "Three"
+    await backend.branches.delete("ana", "m_u3")
+    found = await backend.conversations.get("ana", "c_1")
+    assert found is not None
+    assert found.title == ""
+
+
 async def test_a_running_reply_is_deleted_and_no_late_writer_brings_it_back(
     backend: Backend,
 ) -> None:
@@ -265,6 +302,29 @@ async def test_a_running_reply_is_deleted_and_no_late_writer_brings_it_back(
     # What ran may have cost its reservation; what nobody had claimed is still there.
     assert await used_and_held(backend, "ana") == (150 + 300, 300, ("m_r3",))
     assert (await claimed(backend)).reply_id == "m_r3"
+
+
+async def test_a_late_retry_brings_no_deleted_message_back(backend: Backend) -> None:
+    """Whoever did not hear the answer asks again under the same key, perhaps much later."""
+    await fork(backend)
+    await conversation(backend, "c_2")
+    await backend.branches.delete("ana", "m_u4")
+    await backend.branches.delete("ana", "m_r3")
+    before = await shown(backend, "m_u1")
+    for late in (
+        message(4, parent_id="m_r2", reply_id="m_r9", user_message_id="m_u9"),
+        message(5, parent_id="m_r2", reply_id="m_r9", user_message_id="m_u9"),
+        regenerate(3, "m_u2", reply_id="m_r9"),
+    ):
+        assert await backend.turns.admit(late, PLENTY) == Missing()
+    assert await shown(backend, "m_u1") == before
+    # Elsewhere the key is as good as any; and what is left can be asked for again.
+    await admitted(backend, message(4, conversation="c_2", reply_id="m_r9", user_message_id="m_u9"))
+    assert isinstance(await backend.turns.admit(message(2, parent_id="m_r1"), PLENTY), Repeated)
+    # A conversation takes its marks along.
+    await backend.conversations.delete("ana", "c_1")
+    await conversation(backend)
+    await admitted(backend, message(5))
 
 
 async def test_a_turn_that_nobody_had_claimed_is_deleted_for_nothing(backend: Backend) -> None:

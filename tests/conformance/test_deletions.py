@@ -195,7 +195,7 @@ async def test_nothing_is_left_of_what_was_deleted(backend: Backend, clock: Manu
 ERASED = {
     *("users", "sessions", "links", "api_keys", "conversations", "messages", "turns"),
     *("files", "file_parts", "batches", "batch_lines", "imports", "instructions"),
-    *("summaries", "tasks", "shares"),
+    *("summaries", "tasks", "shares", "deleted_keys"),
 }
 KEPT = {"settlements", "balances", "doors", "tags", "deletions"}
 
@@ -320,7 +320,7 @@ async def test_what_nobody_has_touched_for_so_long_is_named(
     clock.pass_(10)
     kept = {"ana": 15.0, "ben": 10.0, "cleo": 1.0}
     aged = await backend.erasure.aged(kept, limit=10)
-    assert aged == [Aged("ana", "c_1"), Aged("ana", "c_3"), Aged("ben", "c_b"), Aged("ben", None)]
+    assert aged == [Aged("ana", "c_1"), Aged("ana", "c_3"), Aged("ben", "c_b")]
     assert await backend.erasure.aged(kept, limit=2) == aged[:2]
     assert await backend.erasure.aged({"ana": 21.0, "ben": 21.0}, limit=10) == []
     assert await backend.erasure.aged({}, limit=10) == []
@@ -336,21 +336,3 @@ async def test_age_deletes_only_what_is_still_old(backend: Backend, clock: Manua
     assert await backend.conversations.get("ana", "c_1") is None
     assert await backend.conversations.get("ana", "c_2") is not None
     assert await listed(backend) == [("ana", "c_1", DeletionKind.RETENTION)]
-
-
-async def test_age_deletes_calls_that_ended_and_no_others(
-    backend: Backend, clock: ManualClock
-) -> None:
-    await answered(backend, stateless(1))
-    await admitted(backend, stateless(2))
-    clock.pass_(100)
-    await conversation(backend)
-    await admitted(backend, stateless(3))
-    assert await backend.conversations.delete("ana", None, idle_s=101) is None
-    assert await listed(backend) == []
-    assert await backend.conversations.delete("ana", None, idle_s=100) == ()
-    assert await backend.turns.find("ana", "m_r1") is None
-    for n in (2, 3):
-        assert await backend.turns.find("ana", f"m_r{n}") is not None
-    assert await backend.log.fence("m_r1", 9, 1) is None
-    assert await listed(backend) == [("ana", "", DeletionKind.RETENTION)]

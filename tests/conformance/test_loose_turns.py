@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
-from tertulia.core.types import Admitted, Append, Repeated, Status
+from tertulia.core.deletions import DeletionKind
+from tertulia.core.turn import thread_of
+from tertulia.core.types import (
+    Admitted,
+    Append,
+    Gone,
+    NewTurn,
+    PromptMessage,
+    Repeated,
+    Status,
+)
 from tests.conformance.world import (
     PLENTY,
     Backend,
@@ -50,7 +61,8 @@ async def test_what_ended_long_ago_is_gone_but_for_its_numbers(
     assert await forgotten(backend) == []
     assert await backend.turns.find("ana", "m_r1") == turn
     clock.pass_(1)
-    assert await backend.loose.forget(ended_s=KEPT_S, limit=50) == (turn,)
+    gone = Gone("ana", "m_r1", thread_of(turn), is_last=True)
+    assert await backend.loose.forget(ended_s=KEPT_S, limit=50) == (gone,)
     assert await backend.turns.find("ana", "m_r1") is None
     assert await backend.turns.find_by_key("ana", turn.key) is None
     assert await backend.log.read("m_r1", 0) is None
@@ -113,16 +125,64 @@ async def test_a_late_writer_brings_nothing_back(backend: Backend, clock: Manual
 async def test_one_is_deleted_at_once_by_its_owner_when_it_has_ended(backend: Backend) -> None:
     await conversation(backend)
     await answered(backend, message(1))
-    turn = await answered(backend, stateless(2))
+    await answered(backend, stateless(2))
     await admitted(backend, stateless(3))
     assert await backend.loose.delete("ben", "m_r2") is None
     assert await backend.loose.delete("ana", "m_r1") is None
     assert await backend.loose.delete("ana", "m_r3") is None
     assert await backend.loose.delete("ana", "m_r9") is None
-    assert await backend.loose.delete("ana", "m_r2") == turn
+    gone = await backend.loose.delete("ana", "m_r2")
+    assert gone is not None
+    assert (gone.owner, gone.reply_id) == ("ana", "m_r2")
     assert await backend.loose.delete("ana", "m_r2") is None
     assert await backend.turns.find("ana", "m_r1") is not None
     assert await backend.turns.find("ana", "m_r3") is not None
+
+
+def of_thread(n: int, opening: str, **more: Any) -> NewTurn:
+    system, asked = PromptMessage("system", "Be kind."), PromptMessage("user", opening)
+    return stateless(n, prompt=(system, asked), **more)
+
+
+async def test_the_last_of_a_thread_is_named_and_no_other(
+    backend: Backend, clock: ManualClock
+) -> None:
+    for n, opening, kind in (
+        (1, "Why?", "stateless"),
+        (2, "How?", "stateless"),
+        (3, "Why?", "stateless"),
+        (4, "When?", "stateless"),
+        (5, "When?", "line"),
+    ):
+        await answered(backend, of_thread(n, opening, kind=kind))
+        clock.pass_(1)
+    await answered(backend, of_thread(6, "Why?", owner="ben"))
+    clock.pass_(KEPT_S)
+    await admitted(backend, of_thread(7, "How?"))
+    gone = await backend.loose.forget(ended_s=KEPT_S, limit=50)
+    assert {one.reply_id: one.is_last for one in gone} == {
+        "m_r1": False,
+        "m_r2": False,
+        "m_r3": True,
+        "m_r4": False,
+        "m_r6": True,
+    }
+    threads = {one.reply_id: one.thread for one in gone}
+    assert threads["m_r1"] == threads["m_r3"] != threads["m_r6"]
+
+
+async def test_who_deletes_the_last_of_a_thread_leaves_an_order_to_forget_it(
+    backend: Backend,
+) -> None:
+    first = await answered(backend, of_thread(1, "Why?"))
+    await answered(backend, of_thread(2, "Why?"))
+    assert await backend.loose.delete("ana", "m_r1") is not None
+    assert (await backend.deletions.page(cursor=None, limit=9)).items == ()
+    assert await backend.loose.delete("ana", "m_r2") is not None
+    [order] = (await backend.deletions.page(cursor=None, limit=9)).items
+    assert (order.owner, order.target) == ("ana", thread_of(first))
+    assert order.kind is DeletionKind.CALLS
+    assert await backend.erasure.left(order) == frozenset()
 
 
 async def test_a_failed_one_is_forgotten_or_run_again_and_never_both(

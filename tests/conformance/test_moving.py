@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tertulia.core.deletions import DAY_S
 from tertulia.core.imports import (
     FLAWS_TOLD,
     Found,
@@ -20,20 +21,48 @@ from tertulia.core.imports import (
     moved_on,
 )
 from tertulia.core.transcripts import Arrival, Flaw, Node, Transcript, arranged
-from tertulia.core.types import Failure, Finish, Reason, Status
+from tertulia.core.types import DayUse, Failure, Finish, Reason, Status, Usage
 from tests.conformance.world import (
     START,
     Backend,
     ManualClock,
     admitted,
     answered,
+    completed,
     conversation,
     message,
+    stateless,
 )
 
 pytestmark = pytest.mark.anyio
 
 LEASE = 30.0
+
+
+async def test_what_was_used_is_summed_up_by_day_and_model(
+    backend: Backend, clock: ManualClock
+) -> None:
+    await conversation(backend)
+    assert await backend.transcripts.used("ana", limit=9) == ()
+    await answered(backend, message(1))
+    await answered(backend, stateless(2))
+    turn = await admitted(backend, message(3, parent_id="m_r1"))
+    stopped = await backend.turns.seize("ana", turn.reply_id, "stopped")
+    assert stopped is not None
+    end = completed(status=Status.STOPPED, finish=Finish.STOPPED, usage=Usage())
+    assert await backend.turns.finish(stopped.held, end)
+    await answered(backend, stateless(4, owner="ben"))
+    clock.pass_(DAY_S)
+    await answered(backend, message(5, parent_id="m_r1"))
+    await backend.conversations.delete("ana", "c_1")
+    day = int(START // DAY_S)
+    charged = (await backend.transcripts.used("ben", limit=9))[0].charged
+    twice = Usage(200, 40, 100)
+    first, second, third = await backend.transcripts.used("ana", limit=9)
+    assert first == DayUse(day, None, 1, Usage(), 0)
+    assert second == DayUse(day, "small-1", 2, twice, 2 * charged)
+    assert third == DayUse(day + 1, "small-1", 1, Usage(100, 20, 50), charged)
+    assert await backend.transcripts.used("ana", limit=1) == (third,)
 
 
 async def created(backend: Backend, n: int = 1, *, owner: str = "ana", limit: int = 9) -> Import:

@@ -258,7 +258,7 @@ async def test_what_belongs_to_an_owner_has_keys_that_begin_with_him(
         """
     )
     await connection.close()
-    assert len({row["table"] for row in found}) == 18
+    assert len({row["table"] for row in found}) == 19
     others = {row["index"] for row in found if row["first"] != "owner"}
     # The queue is everybody's, and so are its time and the chores.
     assert others == {

@@ -204,12 +204,11 @@ class SameRows(RuleBasedStateMachine):
         self._hold(self.each(seize, seize))
 
     @rule(
-        owner=owners,
-        name=st.one_of(conversations, st.none()),
-        idle_s=st.sampled_from([None, None, 0.0, 1.0, 50.0]),
+        owner=owners, name=conversations | st.none(), idle_s=st.sampled_from([None, None, 0.0, 9.0])
     )
     def delete(self, owner: str, name: str | None, idle_s: float | None) -> None:
-        self.both(lambda store: store.conversations.delete(owner, name, idle_s=idle_s))
+        aged_s = idle_s if name is not None else None
+        self.both(lambda store: store.conversations.delete(owner, name, idle_s=aged_s))
 
     @rule(kept_s=st.sampled_from([0.0, 1.0, 50.0]))
     def look_for_what_is_old(self, kept_s: float) -> None:

@@ -21,8 +21,6 @@ from tertulia.core.deletions import (
     Place,
     Reach,
     Scrubbed,
-    calls_idle_s,
-    is_cached,
     kind_of,
     looked,
     name_mark,
@@ -153,24 +151,10 @@ def test_what_is_kept_for_ever_is_kept_longer_than_anything() -> None:
     assert retention_s(0) == FOREVER_S > retention_s(36_500)
 
 
-@given(st.integers(1, 36_500))
-def test_calls_never_stay_beyond_their_time_and_go_in_steps(days: int) -> None:
-    kept_s = retention_s(days)
-    assert 0 < calls_idle_s(kept_s) < kept_s
-    assert kept_s - calls_idle_s(kept_s) <= DAY_S
-
-
 def test_a_kind_says_what_went_and_why() -> None:
     assert kind_of("c_1", None) is DeletionKind.CONVERSATION
     assert kind_of(None, None) is DeletionKind.CALLS
-    assert kind_of("c_1", 1.0) is kind_of(None, 1.0) is DeletionKind.RETENTION
-
-
-def test_caches_are_told_of_all_but_calls_that_are_only_old() -> None:
-    told = {(kind, target) for kind in DeletionKind for target in ("", "c_1")}
-    told = {one for one in told if is_cached(ordered("ana", one[1], one[0], NOW))}
-    assert len(told) == 2 * len(DeletionKind) - 1
-    assert (DeletionKind.RETENTION, "") not in told
+    assert kind_of("c_1", 1.0) is DeletionKind.RETENTION
 
 
 def test_a_mark_is_the_same_for_a_name_in_any_case_and_does_not_tell_it() -> None:

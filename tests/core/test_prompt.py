@@ -12,8 +12,11 @@ from tertulia.core.prompt import (
     Context,
     Exchange,
     choose_context,
+    context_of,
+    course_of,
     exchange_room,
     exchanges_of,
+    next_cut,
     prompt_messages,
     splice_ids,
     summary_messages,
@@ -192,6 +195,49 @@ def test_three_quarters_full_the_next_cut_is_fixed_and_frees_half_if_two_are_kep
             freed = sum(e.tokens for e in exchanges[context.first : context.next_first])
             assert freed >= room // 2 or context.next_first == len(exchanges) - 1
         before = context
+
+
+@given(sizes=SIZES, room=ROOMS)
+def test_where_the_next_cut_will_be_follows_from_the_prompt_and_its_reply(
+    sizes: Sizes, room: int
+) -> None:
+    for turns in range(len(sizes)):
+        asked = choose_context(history(sizes, turns=turns), room_tokens=room)
+        exchanges = answered(sizes, turns=turns)
+        done = choose_context(exchanges, room_tokens=room)
+        assert next_cut(asked, exchanges, room_tokens=room) == done.next_first
+
+
+@given(branch=branches(), room=ROOMS)
+def test_a_cut_has_moved_exactly_where_the_prompt_before_began_elsewhere(
+    branch: list[BranchMessage], room: int
+) -> None:
+    """Whatever became of the turn before: answered, refused, failed or still open."""
+    context = context_of(course_of(branch, per_message_tokens=MADE_OF), room_tokens=room)
+    assert context.exchanges == choose_context(grouped(*branch), room_tokens=room).exchanges
+    before = branch[:-1]
+    while before and before[-1].role != "user":
+        before.pop()
+    earlier = choose_context(grouped(*before), room_tokens=room).message_ids[:1]
+    assert context.moved == (context.shortened and context.message_ids[:1] != earlier)
+
+
+def test_in_a_long_talk_few_turns_may_begin_anew() -> None:
+    branch: list[BranchMessage] = []
+    n_moved = 0
+    for n in range(200):
+        branch.append(message(f"u{n}", "user", 30))
+        n_moved += context_of(
+            course_of(branch, per_message_tokens=MADE_OF), room_tokens=4_000
+        ).moved
+        branch.append(message(f"a{n}", "assistant", 70))
+    assert 4 <= n_moved <= 20
+
+
+@pytest.mark.parametrize("room", [1, 1_000])
+def test_a_first_turn_was_never_cut(room: int) -> None:
+    first = course_of([message("u", "user", 50)], per_message_tokens=MADE_OF)
+    assert not context_of(first, room_tokens=room).moved
 
 
 def test_a_message_that_comes_too_suddenly_cuts_to_half_at_once() -> None:

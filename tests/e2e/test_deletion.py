@@ -21,6 +21,8 @@ from tertulia.backends.vocabulary import load_vocabulary
 from tertulia.drills.loopback import loopback
 from tests.e2e.canary import found_in, ways_to_write
 from tests.e2e.processes import Service, installed_models
+from tests.lanes.gateway_rig import PASSWORD
+from tests.lanes.moving_rig import chatgpt
 
 pytestmark = [
     pytest.mark.anyio,
@@ -43,7 +45,7 @@ budgets = []
 answer_tokens = 120
 """
 # A line of some words that nobody says by chance, long enough to fill several blocks.
-CANARIES = tuple(f"Zugunruhe{n}" for n in (7431, 8542))
+CANARIES = tuple(f"Zugunruhe{n}" for n in (7431, 8542, 3297))
 PATIENT_S = 120.0  # what is deleted is looked at again after half a minute
 
 
@@ -57,6 +59,7 @@ class Asked:
 
     canary: str
     conversation: str = ""
+    reply: str = ""
     text: str = ""
     done: dict[str, Any] = field(default_factory=dict)
 
@@ -65,20 +68,35 @@ async def converse(http: httpx2.AsyncClient, asked: Asked, heard: asyncio.Event)
     """Asks in a new conversation and follows to the end, or to the end of the service."""
     made = await http.post("/v1/conversations", json={})
     asked.conversation = made.raise_for_status().json()["id"]
+    url = f"/v1/conversations/{asked.conversation}/messages"
+    await follow(http, url, {"content": question(asked.canary)}, asked, heard)
+
+
+async def chat_for_once(http: httpx2.AsyncClient, canary: str, key: str) -> Asked:
+    """Asks in a temporary chat, and follows to the end."""
+    asked = Asked(canary, key)
+    said = {"messages": [{"role": "user", "content": question(canary)}]}
+    await follow(http, "/v1/temporary/messages", said, asked, asyncio.Event())
+    assert asked.done, "the reply did not come to its end"
+    return asked
+
+
+async def follow(
+    http: httpx2.AsyncClient, url: str, body: dict[str, Any], asked: Asked, heard: asyncio.Event
+) -> None:
+    """Posts under the conversation's id as its key, and hears what there is to hear."""
     kind = ""
+    headers = {"Accept": "text/event-stream", "Idempotency-Key": asked.conversation}
     with suppress(httpx2.HTTPError):
-        async with http.stream(
-            "POST",
-            f"/v1/conversations/{asked.conversation}/messages",
-            json={"content": question(asked.canary)},
-            headers={"Accept": "text/event-stream", "Idempotency-Key": asked.conversation},
-        ) as answer:
+        async with http.stream("POST", url, json=body, headers=headers) as answer:
             async for line in answer.aiter_lines():
                 if line.startswith("event: "):
                     kind = line.removeprefix("event: ")
                 elif line.startswith("data: "):
                     data = json.loads(line.removeprefix("data: "))
-                    if kind == "delta":
+                    if kind == "meta":
+                        asked.reply = data["messageId"]
+                    elif kind == "delta":
                         asked.text += data["text"]
                         heard.set()
                     elif kind == "done":
@@ -91,6 +109,13 @@ async def asked_to_the_end(http: httpx2.AsyncClient, canary: str) -> Asked:
     await converse(http, asked, asyncio.Event())
     assert asked.done, "the reply did not come to its end"
     return asked
+
+
+async def told_elsewhere(http: httpx2.AsyncClient, asked: Asked) -> None:
+    """Has the word in the conversation's title, and in that of a link to it."""
+    place = f"/v1/conversations/{asked.conversation}"
+    (await http.patch(place, json={"title": f"About {asked.canary}"})).raise_for_status()
+    (await http.post(f"{place}/shares", json={})).raise_for_status()
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
@@ -157,6 +182,7 @@ async def test_a_deleted_conversation_is_in_no_byte_and_no_cache_whatever_is_kil
             await asyncio.wait_for(heard.wait(), PATIENT_S)
             ways = ways_to_write(first.canary)
             assert found_in(service.folder, ways), "the scan does not see what is there"
+            await told_elsewhere(http, first)
             deleting = asyncio.create_task(deleted(http, first.conversation))
             await asyncio.sleep(0.01)
             assert service.kill("lanes")
@@ -173,24 +199,60 @@ async def test_a_deleted_conversation_is_in_no_byte_and_no_cache_whatever_is_kil
             await following
             await service.ready()
 
+            # And a temporary chat, of which there are two replies: with the last one it goes.
+            for_once = [await chat_for_once(http, CANARIES[2], f"k{n}") for n in range(2)]
+            for one in for_once:
+                forgotten = await http.delete(f"/v1/temporary/messages/{one.reply}")
+                assert forgotten.status_code == 204
+
             orders = await everything_reached(http)
             said = [
                 way
-                for asked in (first, second)
+                for asked in (first, second, for_once[1])
                 for way in ways_to_write(asked.canary, said_in_ids(asked.text))
             ]
             left = found_in(service.folder, said)
             again = [await asked_to_the_end(http, asked.canary) for asked in (first, second)]
+            once_more = await chat_for_once(http, CANARIES[2], "k3")
     finally:
         service.end()
     assert left == {}
-    assert {order["target"] for order in orders} == {first.conversation, second.conversation}
+    targets = {order["target"]: order["kind"] for order in orders}
+    assert targets.pop(first.conversation) == targets.pop(second.conversation) == "conversation"
+    assert list(targets.values()) == ["calls"]
+    assert cached(for_once[1]) > 64
+    assert cached(once_more) == 0
     for order in orders:
         hows = {place: reach["how"] for place, reach in order["reached"].items()}
         assert hows.pop("disk") == "overwritten"
         assert hows.pop("rows") == hows.pop("logs") == "deleted"
         assert set(hows.values()) == {"forgotten"}
     assert [cached(one) for one in again] == [shared, shared]
+
+
+async def leave_copies(http: httpx2.AsyncClient, word: str) -> None:
+    """Instructions, an imported conversation and the file it came in, a link, an export, and a
+    temporary chat that is still being answered."""
+    told = await http.put("/v1/me/instructions", json={"text": f"Call me {word}."})
+    told.raise_for_status()
+    file = json.dumps([chatgpt(word)]).encode()
+    headers = {"Content-Type": "application/json"}
+    job = (await http.post("/v1/imports", content=file, headers=headers)).raise_for_status().json()
+
+    async def has_come_in() -> bool:
+        now = (await http.get(f"/v1/imports/{job['id']}")).raise_for_status().json()
+        return now["endedAt"] is not None
+
+    await until(has_come_in)
+    listed = (await http.get("/v1/conversations", params={"q": word})).raise_for_status().json()
+    for item in listed["items"]:
+        place = f"/v1/conversations/{item['id']}"
+        (await http.patch(place, json={"title": f"About {word}"})).raise_for_status()
+        (await http.post(f"{place}/shares", json={})).raise_for_status()
+    (await http.post("/v1/me/export", json={"password": PASSWORD})).raise_for_status()
+    said = {"messages": [{"role": "user", "content": question(word)}]}
+    asked = await http.post("/v1/temporary/messages", json=said, headers={"Idempotency-Key": word})
+    asked.raise_for_status()
 
 
 async def test_an_account_that_ends_leaves_no_byte_of_it(tmp_path: Path) -> None:
@@ -202,7 +264,7 @@ async def test_an_account_that_ends_leaves_no_byte_of_it(tmp_path: Path) -> None
         await service.ready()
         async with loopback(60, base_url=service.url) as http:
             http.headers["Origin"] = service.url
-            body = {"name": name, "password": "a long enough password"}
+            body = {"name": name, "password": PASSWORD}
             (await http.post("/v1/auth/register", json=body)).raise_for_status()
             await asked_to_the_end(http, name)
             request = {
@@ -219,6 +281,7 @@ async def test_an_account_that_ends_leaves_no_byte_of_it(tmp_path: Path) -> None
                 "completion_window": "24h",
             }
             (await http.post("/v1/batches", json=batch)).raise_for_status()
+            await leave_copies(http, name)
             assert found_in(service.folder, ways_to_write(name))
             assert (await http.request("DELETE", "/v1/me")).status_code == 204
             assert service.kill("lanes")

@@ -99,6 +99,12 @@ async def test_nothing_of_a_deleted_conversation_is_left_in_a_fleet() -> None:
         asking = asyncio.create_task(stage.ask(seen))
         await stage.words(seen)
         said = seen.text[:8]  # within its first event
+        place = f"/v1/conversations/{seen.conversation}"
+        for method, path, body in (
+            ("PATCH", place, {"title": f"About {CANARY}"}),
+            ("POST", f"{place}/shares", {}),
+        ):
+            (await stage.call(method, path, body)).raise_for_status()
         await stage.kill(await stage.busy(fleet.workers, "worker"))
         valkey.command("SAVE")
         ways = [*ways_to_write(CANARY), *ways_to_write(said)]

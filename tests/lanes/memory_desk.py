@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 from tertulia.backends.bell import LocalBell
@@ -37,7 +37,7 @@ from tertulia.lookout import Lookout
 from tertulia.worker.context import Prompt, build_prompt, read_branch
 from tertulia.worker.desk import WorkerDesk, WorkerRules
 from tertulia.worker.remember import want_after
-from tests.conformance.world import PLENTY, ManualClock
+from tests.conformance.world import PLENTY, Backend, ManualClock
 from tests.lanes.gateway_rig import Letters, WordCheck, _by_points
 
 OWNER, PLACE = "ann", "c_1"
@@ -98,6 +98,40 @@ class Scribe:
         return
 
 
+def desk_over(
+    backend: Backend, clock: StillClock, replicas: Scribe, plan: Plan, vocabulary: Letters
+) -> WorkerDesk:
+    """A desk over any store."""
+    return WorkerDesk(
+        turns=backend.turns,
+        queue=backend.queue,
+        line=backend.line,
+        log=backend.log,
+        bell=LocalBell(),
+        conversations=backend.conversations,
+        messages=backend.messages,
+        loose=backend.loose,
+        accounts=backend.accounts,
+        prompts=backend.prompts,
+        instructions=backend.instructions,
+        files=backend.files,
+        imports=backend.imports,
+        batches=backend.batches,
+        deletions=backend.deletions,
+        erasure=backend.erasure,
+        tasks=backend.tasks,
+        summaries=backend.summaries,
+        replicas=replicas,
+        checks=WordCheck(),
+        vocabulary=lambda _: vocabulary,
+        split=_by_points,
+        clock=clock,
+        lookout=Lookout(MemoryRungs(clock), clock, name="worker"),
+        plans={"free": plan},
+        rules=WorkerRules(),
+    )
+
+
 class Talk:
     """One conversation whose turns are answered at once with the words that a test gives."""
 
@@ -111,35 +145,8 @@ class Talk:
 
     def new_desk(self, *, tasks: int = 1) -> WorkerDesk:
         """The desk of another worker over the same store."""
-        backend = self.backend
-        return WorkerDesk(
-            turns=backend.turns,
-            queue=backend.queue,
-            line=backend.line,
-            log=backend.log,
-            bell=LocalBell(),
-            conversations=backend.conversations,
-            messages=backend.messages,
-            loose=backend.loose,
-            accounts=backend.accounts,
-            prompts=backend.prompts,
-            instructions=backend.instructions,
-            files=backend.files,
-            imports=backend.imports,
-            batches=backend.batches,
-            deletions=backend.deletions,
-            erasure=backend.erasure,
-            tasks=backend.tasks,
-            summaries=backend.summaries,
-            replicas=self.replicas,
-            checks=WordCheck(),
-            vocabulary=lambda _: ShortLetters(),
-            split=_by_points,
-            clock=self.clock,
-            lookout=Lookout(MemoryRungs(self.clock), self.clock, name="worker"),
-            plans={"free": self.plan},
-            rules=WorkerRules(tasks=tasks),
-        )
+        desk = desk_over(self.backend, self.clock, self.replicas, self.plan, ShortLetters())
+        return replace(desk, rules=WorkerRules(tasks=tasks))
 
     async def open(self, *, system: str = "Be kind.") -> None:
         """Makes the conversation."""

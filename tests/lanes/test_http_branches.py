@@ -177,6 +177,26 @@ async def test_deleting_a_message_while_its_reply_streams_wins() -> None:
     assert all(kind in ("meta", "delta", "done") for _, kind, _ in events(seen.text))
 
 
+async def test_a_retry_that_comes_late_brings_no_deleted_message_back() -> None:
+    async with rig() as here:
+        client = await here.user("ana")
+        conversation = await new_conversation(client)
+        kept = await answered(client, conversation, "One")
+        gone = await answered(client, conversation, "Two", key="k2")
+        again = await answered(client, conversation, "Three", key="k3")
+        await client.delete(f"/v1/messages/{gone['userMessageId']}")
+        late = [
+            await ask(client, conversation, "Two", key="k2"),
+            await ask(client, conversation, "Three", key="k3", parentId=kept["messageId"]),
+        ]
+        left = await branch(client, conversation)
+        anew = await ask(client, conversation, "Two", key="k4")
+    assert again["messageId"] not in ids(left)
+    assert [(one.status_code, one.json()["code"]) for one in late] == [(404, "not_found")] * 2
+    assert ids(left) == [kept["userMessageId"], kept["messageId"]]
+    assert anew.status_code == 200
+
+
 async def test_a_long_branch_opens_at_its_end_and_is_read_upwards() -> None:
     async with rig() as here:
         client = await here.user("ana")

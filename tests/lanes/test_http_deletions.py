@@ -295,22 +295,6 @@ async def test_a_plan_may_keep_for_ever() -> None:
         assert (await ana.get(f"/v1/conversations/{conversation}")).status_code == 200
 
 
-async def test_calls_go_with_the_first_of_them_that_is_too_old() -> None:
-    async with rig() as here:
-        ana = await here.user("ana")
-        for n in range(3):
-            said = {"model": "auto", "messages": [{"role": "user", "content": f"Why {n}?"}]}
-            assert (await ana.post("/v1/chat/completions", json=said)).status_code == 200
-        turns = here.backend.store.turns
-        for days, (reply_id, turn) in zip((31, 29.5, 28), list(turns.items()), strict=True):
-            turns[reply_id] = turn._replace(created_at=turn.created_at - days * DAY_S)
-        young = list(turns)[-1]
-        await Ageing(here.worker.desk).round()
-        assert list(turns) == [young]
-        await looked_at(here)
-        assert here.replicas.forgotten == []  # or what runs for her now would end
-
-
 async def test_users_are_gone_through_in_turns_and_all_over_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

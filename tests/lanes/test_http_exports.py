@@ -55,7 +55,13 @@ async def test_everything_is_in_the_archive() -> None:
     profile = json.loads(files["profile.json"])
     assert (profile["name"], profile["apiKeys"][0]["name"]) == ("ana", "tests")
     assert (profile["instructions"], profile["evaluation"]) == ("Be brief.", False)
-    assert json.loads(files["usage.json"])["budgets"]
+    usage = json.loads(files["usage.json"])
+    assert usage["budgets"]
+    (used,) = usage["used"]
+    assert (used["model"], used["replies"]) == ("lab/small-1b", 1)
+    assert used["day"] >= one["updatedAt"][:10]
+    assert used["charged"] > 0
+    assert used["input"] >= used["cached"]
     found = {one["conversation"]["id"]: one for one in conversations_of(files)}
     assert set(found) == {first, second}
     for message in shown:

@@ -8,8 +8,11 @@ from typing import Any
 import httpx2
 import pytest
 
+from tertulia.core.opening import asked
 from tertulia.core.turn import LOG_KEPT_S, thread_of
-from tertulia.worker.chores import forget_loose
+from tertulia.core.types import TokenIds
+from tertulia.worker.forget import forget_round
+from tertulia.worker.loose import forget_loose
 from tests.lanes.gateway_rig import (
     ANSWER,
     FIRST,
@@ -51,6 +54,11 @@ async def post(
     )
 
 
+def read_as_text(ids: TokenIds) -> str:
+    """A prompt's letters, and a line for each control token."""
+    return "".join(chr(n - 10) if n >= 10 else "|" for n in ids)
+
+
 async def pass_by(here: Rig, seconds: float) -> None:
     """Makes it so much later, and has the worker do its chore."""
     here.backend.store.clock = _Later(here.backend.store.clock, seconds)
@@ -75,13 +83,47 @@ async def test_a_reply_streams_and_sees_all_that_was_sent() -> None:
     async with rig() as here:
         ana = await here.user("ana")
         answer = await post(ana, "My name is Ana", "Hello!", "Who am I?")
-        prompt = "".join(chr(n - 10) if n >= 10 else "|" for n in here.replicas.asked[0].prompt)
+        prompt = read_as_text(here.replicas.asked[0].prompt)
     found = events(answer.text)
     assert text_of(answer.text) == WHOLE
     assert [number for number, _, _ in found] == list(range(1, len(found) + 1))
     assert found[0][2]["conversationId"] is None
     assert found[-1][2]["finish"] == "stop"
     assert prompt == "|Be kind.|My name is Ana|Hello!|Who am I?|"
+
+
+async def test_it_begins_with_the_persons_own_instructions_as_any_chat_does() -> None:
+    async with rig() as here:
+        ana, ben = await here.user("ana"), await here.user("ben")
+        await ana.put("/v1/me/instructions", json={"text": "Rhyme."})
+        await post(ana, "Why?")
+        await post(ben, "Why?")
+        # A program says itself what it wants said.
+        await ana.post(
+            "/v1/chat/completions",
+            json={"model": "auto", "messages": [{"role": "user", "content": "Why?"}]},
+        )
+        prompts = [read_as_text(one.prompt) for one in here.replicas.asked]
+    assert prompts == [
+        f"|Be kind.{asked('Rhyme.')}|Why?|",
+        "|Be kind.|Why?|",
+        "|Be kind.|Why?|",
+    ]
+
+
+async def test_engines_forget_it_once_none_of_it_is_left() -> None:
+    async with rig() as here:
+        ana = await here.user("ana")
+        await post(ana, "Why?", key="k1")
+        [thread] = {thread_of(turn) for turn in here.backend.store.turns.values()}
+        await pass_by(here, LOG_KEPT_S / 2)
+        await post(ana, "Why?", "So it is.", "How?", key="k2")
+        owner = next(iter(here.backend.store.turns.values())).owner
+        await pass_by(here, LOG_KEPT_S / 2)
+        assert here.replicas.forgotten == []
+        await pass_by(here, LOG_KEPT_S / 2)
+    assert not here.backend.store.turns
+    assert here.replicas.forgotten == [(owner, thread)]
 
 
 async def test_a_202_says_where_to_follow_and_any_stream_resumes() -> None:
@@ -183,9 +225,23 @@ async def test_the_worker_forgets_by_itself(monkeypatch: pytest.MonkeyPatch) -> 
         ana = await here.user("ana")
         for n in range(3):
             await post(ana, CANARY, key=f"k{n}")
-        monkeypatch.setattr("tertulia.worker.chores._FORGOTTEN_AT_ONCE", 2)
+        monkeypatch.setattr("tertulia.worker.loose._FORGOTTEN_AT_ONCE", 2)
         here.backend.store.clock = _Later(here.backend.store.clock, LOG_KEPT_S)
         await forget_loose(here.worker.desk)
+        assert not here.backend.store.turns
+        assert len(here.replicas.forgotten) == 1  # all three are of one thread
+
+
+async def test_what_engines_keep_longer_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def forget(_owner: str, _thread: str) -> None:
+        await asyncio.Event().wait()
+
+    async with rig() as here:
+        ana = await here.user("ana")
+        await post(ana, CANARY)
+        monkeypatch.setattr("tertulia.worker.loose._ASKING_S", 0.01)
+        monkeypatch.setattr(here.replicas, "forget", forget)
+        await pass_by(here, LOG_KEPT_S)
         assert not here.backend.store.turns
 
 
@@ -193,10 +249,14 @@ async def test_whoever_will_not_wait_deletes_it_at_once() -> None:
     async with rig() as here:
         ana = await here.user("ana")
         reply = events((await post(ana, CANARY)).text)[0][2]["messageId"]
+        thread = thread_of(here.backend.store.turns[reply])
         gone = await ana.delete(f"/v1/temporary/messages/{reply}")
         again = await ana.delete(f"/v1/temporary/messages/{reply}")
         assert CANARY not in repr(here.backend.store)
         assert await here.backend.log.read(reply, 0) is None
+        await forget_round(here.worker.desk)
+        await until(lambda: here.replicas.forgotten)
+        assert {one for _, one in here.replicas.forgotten} == {thread}
         anew = await post(ana, CANARY)
     assert (gone.status_code, again.status_code) == (204, 404)
     assert text_of(anew.text) == WHOLE

@@ -43,6 +43,9 @@ BURIED: Final = 1 << 62
 # Writers stop within a lease; an hour is far beyond any of them.
 BURIED_S: Final = 3600.0
 
+# How a reply ended that its question was answered by, if it holds anything.
+ANSWERED: Final = (Status.COMPLETED, Status.STOPPED)
+
 # The kinds of turns that belong to no conversation.
 LOOSE: Final = frozenset({"stateless", "line"})
 
@@ -84,6 +87,9 @@ class Lookup(Protocol):
         """Whether the owner's account was closed."""
 
     def has_conversation(self) -> bool: ...
+    def was_deleted(self) -> bool:
+        """Whether what was begun under this key was deleted from the conversation."""
+
     def message(self, message_id: str | None) -> TreeMessage | None: ...
     def open_turns(self) -> Iterable[OpenTurn]:
         """The open turns of the conversation, oldest first."""
@@ -135,7 +141,7 @@ def _place(new: NewTurn, known: Turn | None, lookup: Lookup) -> str | Missing | 
         return None
     if new.conversation_id is None or new.user_message_id is None:
         return Missing()
-    if not lookup.has_conversation():
+    if not lookup.has_conversation() or (known is None and lookup.was_deleted()):
         return Missing()
     parent_id = new.parent_id
     if new.kind == "regenerate" or known is not None:
@@ -366,13 +372,16 @@ def reply_after(message: Message, turn: Turn, outcome: Outcome | None = None) ->
     )
 
 
-def is_title_of(title: str, titled_by: TitledBy, content: str) -> bool:
-    """Whether a title holds what a conversation began with: its first words, or what a model made
-    of them."""
+def loses_title(
+    title: str, titled_by: TitledBy, *, asked: Iterable[str], answered_above: bool
+) -> bool:
+    """Whether a title holds words of what is deleted: the first ones of one of the questions that
+    were `asked` there; or what a model made of the first exchange, which is not among what goes
+    where a question above it was answered."""
     if titled_by == "model":
-        return True
+        return not answered_above
     words = title.removesuffix("…")
-    return bool(words) and " ".join(content.split()).startswith(words)
+    return bool(words) and any(" ".join(text.split()).startswith(words) for text in asked)
 
 
 def is_busy(open_turn: OpenTurn, new: NewTurn, parent_id: str | None) -> bool:

@@ -26,9 +26,6 @@ GIVEN_UP_S: Final = DAY_S
 OVERDUE_S: Final = 3_600.0
 # Longer than any plan keeps anything: for ever.
 FOREVER_S: Final = 1e12
-# What was said without a conversation goes in parts, one a day, or an owner who calls all day would
-# have an order open for ever: it goes so long before its time, never after it.
-_CALLS_STEP_S: Final = DAY_S
 
 
 class DeletionKind(StrEnum):
@@ -37,7 +34,7 @@ class DeletionKind(StrEnum):
     CONVERSATION = "conversation"  # its owner asked for it
     MESSAGES = "messages"  # some of a conversation that stays
     CALLS = "calls"  # what was said without a conversation
-    RETENTION = "retention"  # either of them, when its time was over
+    RETENTION = "retention"  # a conversation whose time was over
     ACCOUNT = "account"  # everything of a person
 
 
@@ -107,7 +104,7 @@ class Look:
 
 
 def kind_of(conversation_id: str | None, idle_s: float | None) -> DeletionKind:
-    """What it is to delete a conversation, or what belongs to none, for its age if one is given."""
+    """What it is to delete a conversation, for its age if one is given, or what belongs to none."""
     if idle_s is not None:
         return DeletionKind.RETENTION
     return DeletionKind.CALLS if conversation_id is None else DeletionKind.CONVERSATION
@@ -117,12 +114,6 @@ def ordered(owner: str, target: str, kind: DeletionKind, now: float) -> Deletion
     """A new order; its rows are gone in the same transaction, but for an account's."""
     rows = Reach("pending" if kind is DeletionKind.ACCOUNT else "deleted", now)
     return Deletion(owner, target, kind, now, {Place.ROWS.value: rows})
-
-
-def is_cached(deletion: Deletion) -> bool:
-    """Whether caches are to be told. Not of calls that are only old: they have no name there, and
-    to forget all of an owner's would end what runs for him now."""
-    return deletion.kind is not DeletionKind.RETENTION or deletion.target != ""
 
 
 def is_second(deletion: Deletion, now: float) -> bool:
@@ -169,14 +160,14 @@ def name_mark(name: str) -> str:
     return sha256(name.casefold().encode()).hexdigest()
 
 
+def key_mark(key: str) -> str:
+    """All that is kept of the key of a deleted message, so that no late retry brings it back."""
+    return sha256(key.encode()).hexdigest()
+
+
 def retention_s(retention_days: int) -> float:
     """How long a plan keeps what nobody touches; 0 is for ever."""
     return retention_days * DAY_S if retention_days else FOREVER_S
-
-
-def calls_idle_s(kept_s: float) -> float:
-    """How old a call must be to go together with one whose time is over."""
-    return max(kept_s - _CALLS_STEP_S, kept_s / 2)
 
 
 def _places(kind: DeletionKind) -> tuple[Place, ...]:

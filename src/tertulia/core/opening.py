@@ -6,12 +6,12 @@ the first token of the person's own on it is theirs alone. Neither changes betwe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from tertulia.core.prompt import choose_context, exchanges_of, system_ids
-from tertulia.core.types import BranchMessage, TokenIds
+from tertulia.core.prompt import system_ids
+from tertulia.core.types import TokenIds
 
 # What a person says for all conversations is read again wherever the cache is cold, and takes room
 # from each of them: a page and a half is much for wishes, and an eighth of the smallest plan.
@@ -75,31 +75,3 @@ def asked(instructions: str) -> str:
 def most_instructions(window_tokens: int) -> int:
     """The most tokens that instructions may take (as `asked`) where a prompt has this window."""
     return min(INSTRUCTIONS_TOKENS, window_tokens // _WINDOW_PART)
-
-
-def is_cut(path: Sequence[BranchMessage], *, per_message_tokens: int, room_tokens: int) -> bool:
-    """Whether the prompt of this path leaves something out."""
-    exchanges = exchanges_of(path, per_message_tokens=per_message_tokens)
-    return choose_context(exchanges, room_tokens=room_tokens).shortened
-
-
-def has_cut_moved(
-    path: Sequence[BranchMessage], *, per_message_tokens: int, room_tokens: int
-) -> bool:
-    """Whether the prompt of this path is cut elsewhere than that of the turn before it was.
-
-    Then its cache is worth nothing whatever it begins with, so that it may begin with something
-    new. `path` ends with the new message; a conversation's first turn was never cut.
-    """
-    context = choose_context(
-        exchanges_of(path, per_message_tokens=per_message_tokens), room_tokens=room_tokens
-    )
-    if not context.shortened:
-        return False
-    before = list(path[:-1])
-    while before and before[-1].role != "user":
-        before.pop()
-    earlier = choose_context(
-        exchanges_of(before, per_message_tokens=per_message_tokens), room_tokens=room_tokens
-    )
-    return context.message_ids[0] not in earlier.message_ids[:1]

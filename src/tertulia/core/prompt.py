@@ -71,7 +71,8 @@ class Context:
     """The exchanges that a prompt keeps; `first` of them were left out before.
 
     `next_first` is where the next cut will be, as soon as that is certain: what lies before it can
-    be summarised ahead. `shortened` says that something is left out.
+    be summarised ahead. `shortened` says that something is left out, `moved` that the prompt of the
+    turn before was cut elsewhere: then its cache is worth nothing, whatever this one begins with.
     """
 
     exchanges: tuple[Exchange, ...]
@@ -79,11 +80,45 @@ class Context:
     tokens: int
     next_first: int | None = None
     shortened: bool = False
+    moved: bool = False
 
     @property
     def message_ids(self) -> tuple[str, ...]:
         """Every message needed, oldest first."""
         return tuple(one for exchange in self.exchanges for one in exchange.message_ids)
+
+
+NO_CONTEXT: Final = Context((), 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """A branch in exchanges, and what its turn before was asked after: the first `n_before` of
+    them, and then `before`, which had no reply yet (None: this turn is the first)."""
+
+    exchanges: tuple[Exchange, ...]
+    n_before: int = 0
+    before: Exchange | None = None
+
+
+def course_of(branch: Sequence[BranchMessage], *, per_message_tokens: int) -> Course:
+    """Groups a branch that ends with the new message."""
+    exchanges = exchanges_of(branch, per_message_tokens=per_message_tokens)
+    asked: list[BranchMessage] = []
+    for message in reversed(branch[:-1]):
+        if message.role == "user":
+            asked.append(message)
+        elif asked and not _leaves_open(message):
+            break
+    if not asked:
+        return Course(exchanges)
+    before = _exchange(asked[::-1], per_message_tokens)
+    # It was answered, or joined the new one; where it was refused, it is in neither.
+    n_before = len(exchanges) - 1
+    for i in range(max(0, len(exchanges) - 2), len(exchanges)):
+        if exchanges[i].user_ids[0] == before.user_ids[0]:
+            n_before = i
+    return Course(exchanges, n_before, before)
 
 
 def exchanges_of(
@@ -102,7 +137,7 @@ def exchanges_of(
             asked.append(message)
         elif message.status is Status.REFUSED:
             asked = []
-        elif message.status is Status.FAILED or message.tokens == 0:
+        elif _leaves_open(message):
             continue
         elif asked:
             reply_tokens = message.tokens + per_message_tokens
@@ -113,15 +148,23 @@ def exchanges_of(
     return tuple(found)
 
 
+def _leaves_open(reply: BranchMessage) -> bool:
+    """Whether the question before joins the next one."""
+    if reply.status is Status.REFUSED:
+        return False
+    return reply.status is Status.FAILED or reply.tokens == 0
+
+
 def _exchange(
     asked: Sequence[BranchMessage],
     per_message_tokens: int,
     reply_id: str | None = None,
     reply_tokens: int = 0,
 ) -> Exchange:
+    # Lists are quicker than generators where there is one message, as there nearly always is.
     return Exchange(
-        tuple(message.id for message in asked),
-        tuple(message.tokens + per_message_tokens for message in asked),
+        tuple([message.id for message in asked]),
+        tuple([message.tokens + per_message_tokens for message in asked]),
         reply_id,
         reply_tokens,
     )
@@ -136,25 +179,87 @@ def choose_context(exchanges: Sequence[Exchange], *, room_tokens: int) -> Contex
     next cut will be is certain once three quarters are full: its summary is made meanwhile.
     The newest exchange is always kept: the door refused it if it could not fit alone.
     """
-    first, total, planned = 0, 0, None
-    for i, exchange in enumerate(exchanges):
-        if first < i and total + exchange.asked_tokens > room_tokens:
-            if planned is None:  # it came too suddenly to be foreseen
-                planned = _cut_point(exchanges, first, i - 1, room_tokens)
+    return context_of(Course(tuple(exchanges)), room_tokens=room_tokens)
+
+
+def context_of(course: Course, *, room_tokens: int) -> Context:
+    """The same, and whether that is another cut than the turn before had: in one fold, as both have
+    most of it in common."""
+    exchanges = course.exchanges
+    fold = _Fold(exchanges, room_tokens)
+    for i in range(course.n_before):
+        fold.take(i, exchanges[i])
+    began_with = fold.first_id_with(course.n_before, course.before)
+    for i in range(course.n_before, len(exchanges)):
+        fold.take(i, exchanges[i])
+    kept = fold.kept(exchanges[fold.first :])
+    shortened = fold.first > 0 or (bool(kept) and kept[0] != exchanges[fold.first])
+    return Context(
+        tuple(kept),
+        fold.first,
+        sum(e.tokens for e in kept),
+        fold.planned,
+        shortened,
+        shortened and kept[0].user_ids[0] != began_with,
+    )
+
+
+@dataclass(slots=True)
+class _Fold:
+    """Exchanges taken in one by one: `first` is the first that is kept, `total` what those take
+    that are, `planned` where the next cut will be."""
+
+    exchanges: Sequence[Exchange]
+    room_tokens: int
+    first: int = 0
+    total: int = 0
+    planned: int | None = None
+
+    def take(self, i: int, exchange: Exchange) -> None:
+        """Makes room for exchange `i`, and keeps it."""
+        asked_tokens = sum(exchange.asked)
+        if self.first < i and self.total + asked_tokens > self.room_tokens:
+            if self.planned is None:  # it came too suddenly to be foreseen
+                self.planned = _cut_point(self.exchanges, self.first, i - 1, self.room_tokens)
             # Further only where this exchange alone demands it.
-            while first < planned or (first < i and total + exchange.asked_tokens > room_tokens):
-                total -= exchanges[first].tokens
-                first += 1
-            planned = None
-        total += exchange.tokens
-        is_full = total > room_tokens * _FULL[0] // _FULL[1]
-        if planned is None and is_full and exchange.reply_id is not None:
-            planned = _cut_point(exchanges, first, i, room_tokens)
-    kept = list(exchanges[first:])
-    if len(kept) == 1 and kept[0].reply_id is None:
-        kept[0] = _trimmed(kept[0], room_tokens)
-    shortened = first > 0 or (bool(kept) and kept[0] != exchanges[first])
-    return Context(tuple(kept), first, sum(e.tokens for e in kept), planned, shortened)
+            while self.first < self.planned or (
+                self.first < i and self.total + asked_tokens > self.room_tokens
+            ):
+                self.total -= self.exchanges[self.first].tokens
+                self.first += 1
+            self.planned = None
+        self.total += asked_tokens + exchange.reply_tokens
+        may_plan = self.planned is None and exchange.reply_id is not None
+        if may_plan and _is_full(self.total, self.room_tokens):
+            self.planned = _cut_point(self.exchanges, self.first, i, self.room_tokens)
+
+    def kept(self, exchanges: Sequence[Exchange]) -> list[Exchange]:
+        """These, from the first one kept on, as they stand in a prompt."""
+        kept = list(exchanges)
+        if len(kept) == 1 and kept[0].reply_id is None:
+            kept[0] = _trimmed(kept[0], self.room_tokens)
+        return kept
+
+    def first_id_with(self, i: int, newest: Exchange | None) -> str | None:
+        """The first message of a prompt for exchange `i`, if that were `newest`; None without."""
+        if newest is None:
+            return None
+        then = replace(self)
+        then.take(i, newest)
+        return then.kept([*self.exchanges[then.first : i], newest])[0].user_ids[0]
+
+
+def next_cut(context: Context, exchanges: Sequence[Exchange], *, room_tokens: int) -> int | None:
+    """Where the next cut will be, once the newest of these exchanges has its reply; None where that
+    is not certain yet. `context` is what they came to before it."""
+    total = sum(exchange.tokens for exchange in exchanges[context.first :])
+    if context.next_first is not None or not _is_full(total, room_tokens):
+        return context.next_first
+    return _cut_point(exchanges, context.first, len(exchanges) - 1, room_tokens)
+
+
+def _is_full(tokens: int, room_tokens: int) -> bool:
+    return tokens > room_tokens * _FULL[0] // _FULL[1]
 
 
 def _cut_point(exchanges: Sequence[Exchange], first: int, last: int, room_tokens: int) -> int:

@@ -95,6 +95,17 @@ class Usage:
     output: int = 0
 
 
+class DayUse(NamedTuple):
+    """What an owner used of one model on one day. `day` counts days of UTC since the epoch,
+    `charged` thousandths of a unit. No model: it ended before one was asked."""
+
+    day: int
+    model: str | None
+    replies: int
+    usage: Usage
+    charged: int
+
+
 # `units` weigh tokens by accelerator time (`core.quota.WEIGHTS`), `prompt_tokens` are input alone.
 BudgetUnit = Literal["units", "tokens", "prompt_tokens", "turns"]
 
@@ -383,6 +394,16 @@ class Turn(NamedTuple):
         if not self.reserved:
             return Usage()
         return Usage(input=self.reserved - self.answer_tokens, output=self.answer_tokens)
+
+
+class Gone(NamedTuple):
+    """A turn of no conversation that was forgotten. `thread` is what it went on with
+    (`core.turn.thread_of`); `is_last` says that nothing of that is left."""
+
+    owner: str
+    reply_id: str
+    thread: str
+    is_last: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,12 @@ from tertulia.gateway.counting import (
     vocabulary_for,
 )
 from tertulia.gateway.desk import Desk
-from tertulia.gateway.footing import Place, fixed_tokens, version_for_new
+from tertulia.gateway.footing import (
+    Begins,
+    Place,
+    fixed_tokens,
+    system_without_conversation,
+)
 from tertulia.gateway.grading import graded
 from tertulia.gateway.stand import Stand, stand_of
 from tertulia.gateway.uncharged import uncharged_wait_s
@@ -94,6 +99,7 @@ class StatelessAsk:
     sampling: Sampling = field(default_factory=Sampling)
     answer_tokens: int | None = None
     kind: Literal["stateless", "line"] = "stateless"
+    begins: Begins = "plain"
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,9 +343,7 @@ async def _stateless_turn(
         return TooLong(desk.rules.body_bytes, size, "bytes")
     messages = ask.messages
     if messages[0].role != "system":
-        # By its owner: each of his calls that begins alike finds the same prefix.
-        version = await version_for_new(desk, user.id)
-        system = await desk.conversations.prompt_text(version) or ""
+        system = await system_without_conversation(desk, user.id, ask.begins)
         messages = (PromptMessage("system", system), *messages)
     fixed, per_message = vocabulary.cost
     counts = [len(vocabulary.encode(m.content)) for m in messages]

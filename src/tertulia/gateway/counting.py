@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tertulia.core.choice import AUTO
 from tertulia.core.plans import Plan
-from tertulia.core.prompt import choose_context, exchange_room, exchanges_of, summary_room
+from tertulia.core.prompt import Course, context_of, course_of, exchange_room, summary_room
 from tertulia.core.types import Branch, BranchMessage
 from tertulia.gateway.desk import Desk
 from tertulia.gateway.footing import Place, fixed_tokens_at_cut
@@ -58,28 +58,28 @@ async def prompt_tokens_of(
 ) -> int:
     """The worst case to reserve for the prompt of this path, wherever its conversation stands when
     it is built."""
-    tokens = _tokens_of_path(plan, vocabulary, path, fixed)
+    course = course_of(path, per_message_tokens=vocabulary.cost[1])
+    tokens, is_moved = _tokens_of_course(plan, vocabulary, course, fixed)
     if not all(message.status.is_final for message in path):
         # A reply that ends before this turn is stored is in its prompt, as long as it became.
         window = plan.window_on(vocabulary.window)
         return min(tokens + plan.answer_tokens + vocabulary.cost[1], window)
-    moved = await fixed_tokens_at_cut(
-        desk, place, vocabulary, path, room_tokens=_room_of_path(plan, vocabulary, fixed)
-    )
-    if moved is None:
+    if not is_moved:
         return tokens
-    return max(tokens, _tokens_of_path(plan, vocabulary, path, moved))
+    moved = await fixed_tokens_at_cut(desk, place, vocabulary)
+    if moved == fixed:
+        return tokens
+    return max(tokens, _tokens_of_course(plan, vocabulary, course, moved)[0])
 
 
-def _tokens_of_path(
-    plan: Plan, vocabulary: Vocabulary, path: Sequence[BranchMessage], fixed: int
-) -> int:
+def _tokens_of_course(
+    plan: Plan, vocabulary: Vocabulary, course: Course, fixed: int
+) -> tuple[int, bool]:
+    """What its prompt comes to, and whether its cut is another than the turn before had."""
     window = plan.window_on(vocabulary.window)
-    _, per_message = vocabulary.cost
-    room = _room_of_path(plan, vocabulary, fixed)
-    context = choose_context(exchanges_of(path, per_message_tokens=per_message), room_tokens=room)
+    context = context_of(course, room_tokens=_room_of_path(plan, vocabulary, fixed))
     summary = summary_room(window) if context.first else 0
-    return min(fixed + summary + context.tokens, window)
+    return min(fixed + summary + context.tokens, window), context.moved
 
 
 def _room_of_path(plan: Plan, vocabulary: Vocabulary, fixed: int) -> int:

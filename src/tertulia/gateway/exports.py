@@ -21,8 +21,10 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from tertulia import __version__
+from tertulia.core.deletions import DAY_S
+from tertulia.core.quota import in_units
 from tertulia.core.turn import to_json
-from tertulia.core.types import Conversation, Message, User
+from tertulia.core.types import Conversation, DayUse, Message, User
 from tertulia.gateway.accounts import Farewell, account_json, demand_fresh
 from tertulia.gateway.auth import Asking
 from tertulia.gateway.bodies import schema_of
@@ -50,6 +52,8 @@ exports = APIRouter(prefix="/v1", tags=["account"])
 
 _PAGE_CONVERSATIONS: Final = 100
 _PAGE_MESSAGES: Final = 200
+# Days of three models for nine years.
+_USED: Final = 10_000
 # What is written to the client at once: small files are gathered.
 _CHUNK_BYTES: Final = 64 * 1024
 # Rests shorter than this cost more to take than they give.
@@ -233,6 +237,7 @@ async def _about(desk: Desk, user: User, total: int, now: float) -> dict[str, di
     account = await account_json(desk, user)
     keys = await desk.api_keys.list(user.id)
     told = await desk.instructions.current(user.id)
+    used = await desk.transcripts.used(user.id, limit=_USED)
     return {
         "export": {
             "format": FORMAT,
@@ -248,7 +253,19 @@ async def _about(desk: Desk, user: User, total: int, now: float) -> dict[str, di
             "instructions": "" if told is None else told.text,
             "apiKeys": [{"name": key.name, "createdAt": rfc3339(key.created_at)} for key in keys],
         },
-        "usage": {"budgets": account["budgets"]},
+        "usage": {"budgets": account["budgets"], "used": list(map(_used, used))},
+    }
+
+
+def _used(one: DayUse) -> dict[str, Any]:
+    return {
+        "day": rfc3339(one.day * DAY_S)[:10],
+        "model": one.model,
+        "replies": one.replies,
+        "input": one.usage.input,
+        "cached": one.usage.cached,
+        "output": one.usage.output,
+        "charged": in_units(one.charged),
     }
 
 

@@ -5,21 +5,20 @@ It counts and never moves a conversation: that is for whoever builds its prompt.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
-from tertulia.core.opening import (
-    NO_INSTRUCTIONS,
-    Footing,
-    InstructionsVersion,
-    asked,
-    has_cut_moved,
-)
+from tertulia.beginning import footing_now
+from tertulia.core.opening import NO_INSTRUCTIONS, Footing, InstructionsVersion, asked
 from tertulia.core.prompt import system_ids
-from tertulia.core.rollout import Rollout, prompt_version_at_cut, version_for
-from tertulia.core.types import Branch, BranchMessage
+from tertulia.core.rollout import Rollout, version_for
+from tertulia.core.types import Branch
 from tertulia.gateway.desk import Desk
 from tertulia.ports import Vocabulary
+
+# How a prompt begins that no conversation stands behind: a person's chat as his conversations do,
+# with his own instructions; a program says what it wants said.
+Begins = Literal["plain", "instructed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,32 +47,24 @@ async def version_for_new(desk: Desk, conversation_id: str) -> str:
     return version_for(conversation_id, await rollout_now(desk))
 
 
+async def system_without_conversation(desk: Desk, owner: str, begins: Begins) -> str:
+    """The system message of messages that come without one, and belong to no conversation."""
+    # By its owner: each of his calls that begins alike finds the same prefix.
+    system = await desk.conversations.prompt_text(await version_for_new(desk, owner)) or ""
+    told = await desk.instructions.current(owner) if begins == "instructed" else None
+    return system if told is None else system + asked(told.text)
+
+
 async def fixed_tokens(desk: Desk, place: Place, vocabulary: Vocabulary) -> int:
     """What every prompt of this conversation holds beside its messages."""
     return await tokens_on(desk, place.owner, place.footing, vocabulary)
 
 
-async def fixed_tokens_at_cut(
-    desk: Desk,
-    place: Place,
-    vocabulary: Vocabulary,
-    path: Sequence[BranchMessage],
-    *,
-    room_tokens: int,
-) -> int | None:
-    """The same if this path is cut elsewhere than before, where the conversation may move to
-    another system prompt and to newer instructions; None where it is not."""
-    _, per_message = vocabulary.cost
-    if not has_cut_moved(path, per_message_tokens=per_message, room_tokens=room_tokens):
-        return None
-    version = prompt_version_at_cut(
-        place.conversation_id,
-        kept=place.branch.prompt_version,
-        rollout=await desk.prompts.rollout(),
-    )
-    current = await desk.instructions.current(place.owner)
-    newest = current.version if current is not None else NO_INSTRUCTIONS
-    return await tokens_on(desk, place.owner, Footing(version, newest), vocabulary)
+async def fixed_tokens_at_cut(desk: Desk, place: Place, vocabulary: Vocabulary) -> int:
+    """The same where the conversation's context is cut, and it may move to another system prompt
+    and to newer instructions."""
+    to = await footing_now(desk, place.owner, place.conversation_id, kept=place.footing)
+    return await tokens_on(desk, place.owner, to, vocabulary)
 
 
 async def tokens_on(desk: Desk, owner: str, footing: Footing, vocabulary: Vocabulary) -> int:

@@ -63,7 +63,8 @@ async def post(request: Request, caller: Asking, front: AtFront) -> Response:
     _demand_order(front, body.model, messages)
     meaning = [[message.role, message.content] for message in messages]
     sha = body_sha({"temporary": meaning, "model": body.model})
-    return await answer_post(request, front, caller, StatelessAsk(messages, body.model, key, sha))
+    ask = StatelessAsk(messages, body.model, key, sha, begins="instructed")
+    return await answer_post(request, front, caller, ask)
 
 
 @temporary.delete("/messages/{temporary_id}", summary="Forget a reply now", status_code=204)

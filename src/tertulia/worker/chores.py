@@ -1,5 +1,5 @@
-"""The chores: ends turns that nobody follows or nobody can continue, drops old logs and those of
-deleted turns, and forgets old turns of no conversation."""
+"""The chores: ends turns that nobody follows or nobody can continue, and drops logs that are old or
+of deleted turns."""
 
 from __future__ import annotations
 
@@ -15,10 +15,6 @@ _log = structlog.get_logger(__name__)
 
 # Old logs are dropped this often: their life is minutes, and the scan touches an index.
 _DROP_EVERY_S = 30.0
-# Turns forgotten in one step, some milliseconds of the store, and steps of one round. What is left
-# comes in the next: so far it is a hundred a second that a store forgets.
-_FORGOTTEN_AT_ONCE = 100
-_STEPS = 30
 
 
 async def do_chores(desk: WorkerDesk) -> None:
@@ -31,18 +27,9 @@ async def do_chores(desk: WorkerDesk) -> None:
             if desk.clock.now() - dropped_at >= _DROP_EVERY_S:
                 dropped_at = desk.clock.now()
                 await desk.log.drop(older_than_s=desk.rules.log_kept_s)
-                await forget_loose(desk)
                 await desk.conversations.bury_deleted()
         except StoreUnavailable:
             _log.warning("chores_interrupted", cause="store_unavailable")
-
-
-async def forget_loose(desk: WorkerDesk) -> None:
-    """Of a turn without a conversation nothing is left but its numbers, once its log is gone."""
-    for _ in range(_STEPS):
-        gone = await desk.loose.forget(ended_s=desk.rules.log_kept_s, limit=_FORGOTTEN_AT_ONCE)
-        if len(gone) < _FORGOTTEN_AT_ONCE:
-            return
 
 
 async def sweep_turns(desk: WorkerDesk) -> None:

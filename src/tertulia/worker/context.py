@@ -8,9 +8,11 @@ from functools import lru_cache
 
 from tertulia.core.opening import Footing, Opening
 from tertulia.core.prompt import (
+    NO_CONTEXT,
     Context,
     Exchange,
-    choose_context,
+    context_of,
+    course_of,
     exchange_room,
     exchanges_of,
     prompt_messages,
@@ -54,7 +56,7 @@ class Room:
 class Prompt:
     """What a replica is sent: the prompt, and how many tokens the answer may have.
 
-    Of a conversation, also what it was made of.
+    Of a conversation, also what it was made of, and what is kept of that.
     """
 
     ids: TokenIds
@@ -64,6 +66,7 @@ class Prompt:
     summary: Summary | None = None
     talk: Talk | None = None
     room: Room = Room(0, 0)
+    context: Context = NO_CONTEXT
 
 
 async def read_branch(desk: WorkerDesk, turn: Turn) -> Branch | None:
@@ -86,14 +89,16 @@ async def build_prompt(
         ids = prompt_ids(vocabulary, turn.prompt)
         return _fitted(turn, Prompt(ids, window - len(ids)))
     path = await _counted(desk, turn.owner, branch.messages, vocabulary)
+    _, per_message = vocabulary.cost
+    course = course_of(path, per_message_tokens=per_message)
 
-    def beside(opening_tokens: int) -> int:
-        return room_of(window, plan.answer_tokens, opening_tokens, vocabulary).exchanges
+    def beside(opening_tokens: int) -> Context:
+        room = room_of(window, plan.answer_tokens, opening_tokens, vocabulary)
+        return context_of(course, room_tokens=room.exchanges)
 
-    begins = await opening_of(desk, turn, branch, path, vocabulary, beside)
-    talk = _talk_of(branch, path, begins, vocabulary)
+    begins, context = await opening_of(desk, turn, branch, vocabulary, beside)
+    talk = _talk_of(branch, course.exchanges, begins, vocabulary)
     room = room_of(window, plan.answer_tokens, len(begins.ids), vocabulary)
-    context = choose_context(talk.exchanges, room_tokens=room.exchanges)
     summary = await _summary(desk, turn, context, talk, room, vocabulary)
     texts = await _texts_of(desk, turn.owner, branch, context.message_ids)
     messages = prompt_messages(
@@ -108,6 +113,7 @@ async def build_prompt(
         summary=summary,
         talk=talk,
         room=room,
+        context=context,
     )
     return _fitted(turn, prompt)
 
@@ -122,19 +128,20 @@ def _fitted(turn: Turn, prompt: Prompt) -> Prompt:
 async def read_talk(desk: WorkerDesk, owner: str, branch: Branch, vocabulary: Vocabulary) -> Talk:
     """A branch as prompts see it, counted in this vocabulary, on what its conversation keeps to."""
     path = await _counted(desk, owner, branch.messages, vocabulary)
+    _, per_message = vocabulary.cost
+    exchanges = exchanges_of(path, per_message_tokens=per_message)
     kept = Footing(branch.prompt_version, branch.instructions)
-    return _talk_of(branch, path, await opening_on(desk, owner, kept, vocabulary), vocabulary)
+    return _talk_of(branch, exchanges, await opening_on(desk, owner, kept, vocabulary), vocabulary)
 
 
 def _talk_of(
-    branch: Branch, path: Sequence[BranchMessage], begins: Opening, vocabulary: Vocabulary
+    branch: Branch, exchanges: tuple[Exchange, ...], begins: Opening, vocabulary: Vocabulary
 ) -> Talk:
-    _, per_message = vocabulary.cost
     return Talk(
         PromptMessage("system", begins.text, begins.ids, vocabulary.name),
         len(begins.ids),
         begins.shared_tokens,
-        exchanges_of(path, per_message_tokens=per_message),
+        exchanges,
         branch.titled_by,
     )
 

@@ -19,8 +19,6 @@ from tertulia.core.deletions import (
     Deletion,
     DeletionKind,
     Look,
-    calls_idle_s,
-    is_cached,
     is_second,
     looked,
     pause_s,
@@ -118,8 +116,6 @@ async def _look(desk: WorkerDesk, claimed: Claimed) -> None:
 
 async def _forgotten(desk: WorkerDesk, deletion: Deletion) -> Mapping[str, CacheAnswer]:
     """What replicas answer: of one conversation, or of all of the owner's where it has no name."""
-    if not is_cached(deletion):
-        return {}
     is_account = deletion.kind is DeletionKind.ACCOUNT
     conversation_id = None if is_account else deletion.target or None
     return await desk.replicas.forget(deletion.owner, conversation_id)
@@ -153,10 +149,8 @@ class Ageing:
         kept_s = {user.id: retention_s(self._plan(user).retention_days) for user in users}
         found = await desk.erasure.aged(kept_s, limit=_AGED) if kept_s else ()
         for one in found:
-            idle_s = kept_s[one.owner]
-            if one.conversation_id is None:
-                idle_s = calls_idle_s(idle_s)
             # By the store's clock once more: somebody may have gone on with it just now.
+            idle_s = kept_s[one.owner]
             await desk.conversations.delete(one.owner, one.conversation_id, idle_s=idle_s)
         return len(found)
 

@@ -18,6 +18,7 @@ from tertulia.worker.chores import do_chores
 from tertulia.worker.desk import WorkerDesk
 from tertulia.worker.failures import INTERNAL
 from tertulia.worker.forget import forget_deleted
+from tertulia.worker.loose import forget_loose_turns
 from tertulia.worker.tasks import do_tasks
 
 _log = structlog.get_logger(__name__)
@@ -54,6 +55,7 @@ class Worker:
                     tasks.create_task(self._keep_leases()),
                     tasks.create_task(do_chores(self.desk)),
                     tasks.create_task(forget_deleted(self.desk)),
+                    tasks.create_task(forget_loose_turns(self.desk)),
                     tasks.create_task(do_tasks(self.desk, lambda: self.draining)),
                     tasks.create_task(self.desk.lookout.run(self.desk.replicas, self.desk.line)),
                 ]

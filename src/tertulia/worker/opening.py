@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from tertulia.core.opening import NO_INSTRUCTIONS, Footing, Opening, has_cut_moved, is_cut, opening
-from tertulia.core.rollout import prompt_version_at_cut
-from tertulia.core.types import Branch, BranchMessage, Turn
+from tertulia.beginning import footing_now
+from tertulia.core.opening import NO_INSTRUCTIONS, Footing, Opening, opening
+from tertulia.core.prompt import Context
+from tertulia.core.types import Branch, Turn
 from tertulia.ports import Vocabulary
 from tertulia.worker.desk import WorkerDesk
 from tertulia.worker.pen import Superseded
@@ -16,33 +17,34 @@ async def opening_of(
     desk: WorkerDesk,
     turn: Turn,
     branch: Branch,
-    path: Sequence[BranchMessage],
     vocabulary: Vocabulary,
-    room_beside: Callable[[int], int],
-) -> Opening:
+    context_beside: Callable[[int], Context],
+) -> tuple[Opening, Context]:
     """As the conversation's prompts have begun so far; where its context has just been cut, as
-    prompts begin now. `room_beside` says how many tokens there are for the messages of `path`
-    beside an opening of so many."""
+    prompts begin now. `context_beside` says what is kept of the turn's branch beside an opening of
+    so many tokens: that comes along, as it takes its time."""
     kept = Footing(branch.prompt_version, branch.instructions)
     so_far = await opening_on(desk, turn.owner, kept, vocabulary)
-    if turn.model is not None:
-        return so_far  # it was begun before: whoever goes on sends the same prompt
-    if not _is_cut_anew(path, vocabulary, room_beside(len(so_far.ids))):
-        return so_far
-    to = await _footing_now(desk, turn, kept)
-    if to == kept:
-        return so_far
-    begins = await opening_on(desk, turn.owner, to, vocabulary)
-    if not _is_cut(path, vocabulary, room_beside(len(begins.ids))):
-        return so_far  # what is shorter by a few tokens would not have been cut: another time
+    context = context_beside(len(so_far.ids))
+    # One that was begun before stays as it is: whoever goes on sends the same prompt.
+    if turn.model is not None or not context.moved:
+        return so_far, context
     assert turn.conversation_id is not None
+    to = await footing_now(desk, turn.owner, turn.conversation_id, kept=kept)
+    if to == kept:
+        return so_far, context
+    begins = await opening_on(desk, turn.owner, to, vocabulary)
+    anew = context_beside(len(begins.ids))
+    if not anew.shortened:
+        return so_far, context  # shorter by a few tokens, it would not be cut: another time
     holds = await desk.prompts.move(turn.owner, turn.conversation_id, seen=kept, to=to)
     if holds is None:
         raise Superseded  # it was deleted meanwhile and needs no answer
     if holds != to:  # another branch was cut at the same moment
-        return await opening_on(desk, turn.owner, holds, vocabulary)
+        begins = await opening_on(desk, turn.owner, holds, vocabulary)
+        return begins, context_beside(len(begins.ids))
     desk.figures.moved.labels(to.prompt_version).inc()
-    return begins
+    return begins, anew
 
 
 async def opening_on(
@@ -54,23 +56,3 @@ async def opening_on(
     if footing.instructions != NO_INSTRUCTIONS:
         told = await desk.instructions.find(owner, footing.instructions)
     return opening(vocabulary.encode, system, "" if told is None else told.text)
-
-
-def _is_cut_anew(path: Sequence[BranchMessage], vocabulary: Vocabulary, room_tokens: int) -> bool:
-    _, per_message = vocabulary.cost
-    return has_cut_moved(path, per_message_tokens=per_message, room_tokens=room_tokens)
-
-
-def _is_cut(path: Sequence[BranchMessage], vocabulary: Vocabulary, room_tokens: int) -> bool:
-    _, per_message = vocabulary.cost
-    return is_cut(path, per_message_tokens=per_message, room_tokens=room_tokens)
-
-
-async def _footing_now(desk: WorkerDesk, turn: Turn, kept: Footing) -> Footing:
-    """What the conversation would stand on if it began now."""
-    assert turn.conversation_id is not None
-    version = prompt_version_at_cut(
-        turn.conversation_id, kept=kept.prompt_version, rollout=await desk.prompts.rollout()
-    )
-    current = await desk.instructions.current(turn.owner)
-    return Footing(version, NO_INSTRUCTIONS if current is None else current.version)

@@ -13,8 +13,8 @@ from tertulia.core.fleet import Wanted
 from tertulia.core.prompt import (
     Context,
     Exchange,
-    choose_context,
     exchanges_of,
+    next_cut,
     prompt_messages,
 )
 from tertulia.core.remembering import (
@@ -83,17 +83,17 @@ async def want_after(desk: WorkerDesk, turn: Turn, prompt: Prompt, *, reply_toke
     if asked_tokens(room.summary) >= LEAST_SUMMARY_TOKENS:
         *before, newest = talk.exchanges
         said = [*before, replace(newest, reply_id=turn.reply_id, reply_tokens=reply_tokens)]
-        for upto in _ends(said, room.exchanges):
+        for upto in _ends(said, prompt.context, room.exchanges):
             if await desk.summaries.latest(*place, [upto]) is None:
                 wanted |= await desk.tasks.want(*place, "summary", upto, room_tokens=room.summary)
     if wanted:
         desk.bell.ring("tasks")
 
 
-def _ends(exchanges: Sequence[Exchange], room_tokens: int) -> list[str]:
+def _ends(exchanges: Sequence[Exchange], context: Context, room_tokens: int) -> list[str]:
     """The last messages before the cut that is made, and before the next one once it is fixed."""
-    context = choose_context(exchanges, room_tokens=room_tokens)
-    cuts = [first for first in (context.first, context.next_first) if first]
+    following = next_cut(context, exchanges, room_tokens=room_tokens)
+    cuts = [first for first in (context.first, following) if first]
     return [upto for first in cuts if (upto := exchanges[first - 1].reply_id) is not None]
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from tertulia.backends.memory.conversations import MemoryConversations
 from tertulia.backends.memory.log import MemoryLog
 from tertulia.backends.memory.store import MemoryStore
-from tertulia.backends.transitions import is_title_of
+from tertulia.backends.transitions import ANSWERED, loses_title
 from tertulia.core.deletions import DeletionKind
 from tertulia.core.types import Conversation, Head, Message, Page, Turn
 from tertulia.core.waiting import worst_cost
@@ -77,6 +77,13 @@ class MemoryBranches:
         if top is None:
             return None
         now, running, gone = store.clock.now(), self._open_turns(top), list(self._below(top))
+        conversation = store.conversations[owner, top.conversation_id]
+        loses = loses_title(
+            conversation.title,
+            conversation.titled_by,
+            asked=(one.content for one in gone if one.role == "user"),
+            answered_above=self._is_answered_above(top),
+        )
         for turn in running:
             if turn.epoch > 0:  # it may have used the accelerator: its reservation is its price
                 store.settle(turn, turn.worst_case, now)
@@ -84,8 +91,10 @@ class MemoryBranches:
                 store.give_back(turn, worst_cost(turn))
         turns = [store.turns[one.id] for one in gone if one.id in store.turns]
         await self._log.bury([turn.reply_id for turn in turns])
+        dead = store.deleted_keys.setdefault((owner, top.conversation_id), set())
         for turn in turns:
             store.forget_turn(turn)
+            dead.add(turn.key)
         for message in gone:
             store.forget_message(message)
         ids = {message.id for message in gone}
@@ -93,17 +102,24 @@ class MemoryBranches:
         for token_hash, share in list(store.shares.items()):
             if share.owner == owner and share.snapshot.leaf_id in ids:
                 del store.shares[token_hash]
-        self._mend(top, ids)
+        self._mend(top, ids, loses_title=loses)
         store.order_deletion(owner, top.conversation_id, DeletionKind.MESSAGES)
         return tuple(turn.reply_id for turn in running)
 
-    def _mend(self, top: Message, gone: set[str]) -> None:
+    def _is_answered_above(self, top: Message) -> bool:
+        above = top.parent_id
+        while above is not None:
+            one = self._store.messages[top.owner, above]
+            if one.role == "assistant" and one.status in ANSWERED and one.tokens:
+                return True
+            above = one.parent_id
+        return False
+
+    def _mend(self, top: Message, gone: set[str], *, loses_title: bool) -> None:
         """What a conversation says of itself, once some of its messages are gone."""
         key = (top.owner, top.conversation_id)
         conversation = self._store.conversations[key]
-        if top.parent_id is None and is_title_of(
-            conversation.title, conversation.titled_by, top.content
-        ):
+        if loses_title:
             self._store.conversations[key] = replace(conversation, title="", titled_by="words")
         if conversation.head_message_id in gone:
             self._store.move_head(*key, self._leaf(*key, top.parent_id))

@@ -105,19 +105,11 @@ class MemoryConversations:
             for turn in store.turns.values()
             if turn.owner == owner and turn.conversation_id == conversation_id
         ]
-        if conversation_id is None and idle_s is not None:
-            turns = [
-                turn
-                for turn in turns
-                if turn.status.is_final and self._is_aged(turn.created_at, idle_s)
-            ]
-            if not turns:
-                return None
-        elif conversation_id is not None:
+        if conversation_id is not None:
             found = store.conversations.get((owner, conversation_id))
             if found is None:
                 return None
-            if idle_s is not None and not self._is_aged(store.touched_at(found), idle_s):
+            if idle_s is not None and store.touched_at(found) > store.clock.now() - idle_s:
                 return None
         running = sorted(
             (turn for turn in turns if not turn.status.is_final),
@@ -144,9 +136,6 @@ class MemoryConversations:
         """Nothing: `delete` leaves no log behind."""
         return 0
 
-    def _is_aged(self, since: float, idle_s: float) -> bool:
-        return since <= self._store.clock.now() - idle_s
-
     def _delete_tree(self, owner: str, conversation_id: str) -> None:
         store = self._store
         for message_id in store.message_ids.pop((owner, conversation_id)):
@@ -157,6 +146,7 @@ class MemoryConversations:
         for token_hash, share in list(store.shares.items()):
             if (share.owner, share.conversation_id) == (owner, conversation_id):
                 del store.shares[token_hash]
+        store.deleted_keys.pop((owner, conversation_id), None)
         del store.conversations[owner, conversation_id]
         store.arrived.pop((owner, conversation_id), None)
         for key, made in list(store.conversation_keys.items()):

@@ -128,15 +128,7 @@ class MemoryErasure:
         for (owner, conversation_id), one in sorted(self._store.conversations.items()):
             if owner in kept_s and self._store.touched_at(one) <= now - kept_s[owner]:
                 found.append(Aged(owner, conversation_id))
-        callers = {
-            turn.owner
-            for turn in self._store.turns.values()
-            if turn.conversation_id is None
-            and turn.status.is_final
-            and turn.owner in kept_s
-            and turn.created_at <= now - kept_s[turn.owner]
-        }
-        return [*found, *(Aged(owner, None) for owner in sorted(callers))][:limit]
+        return found[:limit]
 
 
 def _place(deletion: Deletion) -> tuple[float, str, str]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
-from tertulia.backends.memory.store import MemoryStore
+from tertulia.backends.memory.store import MemoryStore, Settled
 from tertulia.core.imports import (
     IMPORT_TRANSITIONS,
     Import,
@@ -20,7 +21,9 @@ from tertulia.core.imports import (
     tallied,
 )
 from tertulia.core.transcripts import Arrival
-from tertulia.core.types import Conversation, Message, Page
+from tertulia.core.types import Conversation, DayUse, Message, Page, Usage
+
+_DAY_MS: Final = 86_400_000
 
 
 class MemoryTranscripts:
@@ -50,6 +53,31 @@ class MemoryTranscripts:
             (message._replace(ids=None), store.ratings.get((owner, message.id), ""))
             for message in later[:limit]
         )
+
+    async def used(self, owner: str, *, limit: int) -> Sequence[DayUse]:
+        """What was settled by day and model."""
+        found: dict[tuple[int, str | None], list[Settled]] = {}
+        for one in self._store.settlements.values():
+            if one.owner == owner:
+                place = (one.settlement.at_ms // _DAY_MS, one.model)
+                found.setdefault(place, []).append(one)
+        places = sorted(found, key=lambda place: (-place[0], place[1] or ""))[:limit]
+        return tuple(_day_use(*place, found[place]) for place in _by_day(places))
+
+
+def _by_day(places: Sequence[tuple[int, str | None]]) -> list[tuple[int, str | None]]:
+    return sorted(places, key=lambda place: (place[0], place[1] or ""))
+
+
+def _day_use(day: int, model: str | None, runs: Sequence[Settled]) -> DayUse:
+    usages = [run.settlement.usage for run in runs]
+    usage = Usage(
+        sum(usage.input for usage in usages),
+        sum(usage.cached for usage in usages),
+        sum(usage.output for usage in usages),
+    )
+    replies = len({run.reply_id for run in runs})
+    return DayUse(day, model, replies, usage, sum(run.charged for run in runs))
 
 
 @dataclass(slots=True)

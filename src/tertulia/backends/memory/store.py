@@ -99,6 +99,8 @@ class MemoryStore:
     shares: dict[str, Share] = field(default_factory=dict)  # by the hash of their secret
     turns: dict[str, Turn] = field(default_factory=dict)
     turn_keys: dict[tuple[str, str], str] = field(default_factory=dict)
+    # Of messages that are gone, by owner and conversation.
+    deleted_keys: dict[tuple[str, str], set[str]] = field(default_factory=dict)
     open: dict[str, None] = field(default_factory=dict)
     ranks: dict[str, int] = field(default_factory=dict)
     tags: dict[tuple[str, Lane], int] = field(default_factory=dict)

@@ -173,6 +173,10 @@ class _Lookup:
     def has_conversation(self) -> bool:
         return (self.new.owner, self.new.conversation_id) in self.store.conversations
 
+    def was_deleted(self) -> bool:
+        place = (self.new.owner, self.new.conversation_id or "")
+        return self.new.key in self.store.deleted_keys.get(place, ())
+
     def message(self, message_id: str | None) -> Message | None:
         return self.store.messages.get((self.new.owner, message_id or ""))
 

@@ -7,12 +7,12 @@ from contextlib import suppress
 from typing import Any, Final
 
 from tertulia.backends.postgres.conversations import PostgresConversations, by_age, priced
-from tertulia.backends.postgres.database import Database
+from tertulia.backends.postgres.database import Database, Transaction
 from tertulia.backends.postgres.deletions import order
 from tertulia.backends.postgres.statement import postgres_statements
 from tertulia.backends.sql.pages import messages_page
 from tertulia.backends.sql.rows import conversation_of
-from tertulia.backends.transitions import is_title_of
+from tertulia.backends.transitions import loses_title
 from tertulia.core.deletions import DeletionKind
 from tertulia.core.types import Conversation, Head, Message, Page
 from tertulia.ports import StoreUnavailable
@@ -90,15 +90,27 @@ class PostgresBranches:
             for turn in sorted(await step.rows(SQL["held"], values), key=by_age):
                 if turn["epoch"] > 0:  # it may have used the accelerator: that is its price
                     await step.row(TURNS["settle"], priced(turn, values))
-            gone = await step.row(SQL["delete"], values)
             told = await step.row(SQL["told"], values)
+            loses = await _loses_title(step, told, values)
+            gone = await step.row(SQL["delete"], values)
             if told["head_message_id"] in values["ids"]:
                 await step.row(SQL["mend"], values)
-            said = place["content"]
-            if said is not None and is_title_of(told["title"], told["titled_by"], said):
+            if loses:
                 await step.row(SQL["untitle"], values)
             kind = DeletionKind.MESSAGES
             await order(step, owner, place["conversation_id"], kind, values["now"])
         with suppress(StoreUnavailable):  # it is deleted: a chore buries what is left
             await self._conversations.bury([(owner, reply_id) for reply_id in gone["gone"]])
         return tuple(gone["running"])
+
+
+async def _loses_title(step: Transaction, told: Any, values: dict[str, Any]) -> bool:
+    """Asked before the messages are gone."""
+    above = await step.row(SQL["answered_above"], values)
+    asked = await step.rows(SQL["asked"], values)
+    return loses_title(
+        told["title"],
+        told["titled_by"],
+        asked=(row["content"] for row in asked),
+        answered_above=above is not None,
+    )

@@ -107,9 +107,7 @@ class PostgresErasure:
             "rows": limit,
         }
         old = await self._database.rows(SQL["aged_conversations"], values)
-        calls = await self._database.rows(SQL["aged_calls"], values)
-        found = [Aged(row["owner"], row["id"]) for row in old]
-        return [*found, *(Aged(row["owner"], None) for row in calls)][:limit]
+        return [Aged(row["owner"], row["id"]) for row in old]
 
 
 async def order(

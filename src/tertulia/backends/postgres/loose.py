@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from tertulia.backends.postgres.database import Database
+from tertulia.backends.postgres.database import Database, Transaction
+from tertulia.backends.postgres.deletions import order
 from tertulia.backends.postgres.statement import postgres_statements
-from tertulia.backends.sql.rows import turn_of
-from tertulia.core.types import Turn
+from tertulia.core.deletions import DeletionKind
+from tertulia.core.types import Gone
 from tertulia.ports import Log, StoreUnavailable
 
 SQL: Final = postgres_statements("loose")
@@ -24,37 +25,39 @@ class PostgresLooseTurns:
         self._database = database
         self._log = log
 
-    async def forget(self, *, ended_s: float, limit: int) -> Sequence[Turn]:
-        """The oldest that ended so long ago, as they were."""
+    async def forget(self, *, ended_s: float, limit: int) -> Sequence[Gone]:
+        """The oldest that ended so long ago."""
         values = {"now": self._database.now(), "ended_s": ended_s, "rows": limit}
         ended = await self._database.rows(SQL["ended"], values)
-        for_good = [row for row in ended if not row["may_run_again"]]
-        gone = await self._remove_now([(row["owner"], row["reply_id"]) for row in for_good])
+        for_good = [(row["owner"], row["reply_id"]) for row in ended if not row["may_run_again"]]
+        rows = await self._database.rows(SQL["remove"], self._values(for_good))
         for row in ended:
             if row["may_run_again"]:
-                gone += await self._remove_at_the_door(row["owner"], row["reply_id"])
-        await self._bury(gone)
-        return tuple(sorted(gone, key=lambda turn: (turn.finished_at or 0.0, turn.reply_id)))
+                async with self._database.transaction() as step:
+                    rows += await self._remove_at_the_door(step, row["owner"], row["reply_id"])
+        rows.sort(key=lambda row: (row["finished_at"], row["reply_id"]))
+        going_on = await self._database.rows(SQL["going_on"], _threads(rows))
+        await self._bury(rows)
+        return _named(rows, going_on)
 
-    async def delete(self, owner: str, reply_id: str) -> Turn | None:
+    async def delete(self, owner: str, reply_id: str) -> Gone | None:
         """One that has ended, at once."""
-        gone = await self._remove_at_the_door(owner, reply_id)
-        await self._bury(gone)
+        async with self._database.transaction() as step:
+            rows = await self._remove_at_the_door(step, owner, reply_id)
+            gone = _named(rows, await step.rows(SQL["going_on"], _threads(rows)))
+            for one in gone:
+                if one.is_last:
+                    now = self._database.now()
+                    await order(step, owner, one.thread, DeletionKind.CALLS, now)
+        await self._bury(rows)
         return gone[0] if gone else None
 
-    async def _remove_now(self, ids: Sequence[tuple[str, str]]) -> list[Turn]:
-        """Takes turns away that never change again."""
-        if not ids:
-            return []
-        rows = await self._database.rows(SQL["remove"], self._values(ids))
-        return [turn_of(row) for row in rows]
-
-    async def _remove_at_the_door(self, owner: str, reply_id: str) -> list[Turn]:
-        """The same for one that may be run again: nobody begins that meanwhile."""
-        async with self._database.transaction() as step:
-            await step.row(TURNS["pass"], {"owner": owner})
-            rows = await step.rows(SQL["remove"], self._values([(owner, reply_id)]))
-        return [turn_of(row) for row in rows]
+    async def _remove_at_the_door(
+        self, step: Transaction, owner: str, reply_id: str
+    ) -> Sequence[Any]:
+        """Takes one away that may be run again: nobody begins that meanwhile."""
+        await step.row(TURNS["pass"], {"owner": owner})
+        return await step.rows(SQL["remove"], self._values([(owner, reply_id)]))
 
     def _values(self, ids: Sequence[tuple[str, str]]) -> dict[str, Any]:
         return {
@@ -63,10 +66,33 @@ class PostgresLooseTurns:
             "now": self._database.now(),
         }
 
-    async def _bury(self, gone: Sequence[Turn]) -> None:
-        if not gone:
+    async def _bury(self, rows: Sequence[Any]) -> None:
+        if not rows:
             return
-        values = self._values([(turn.owner, turn.reply_id) for turn in gone])
+        values = self._values([(row["owner"], row["reply_id"]) for row in rows])
         with suppress(StoreUnavailable):  # a chore buries what is left
             await self._log.bury(values["reply_ids"])
             await self._database.row(CONVERSATIONS["buried"], values)
+
+
+def _threads(rows: Sequence[Any]) -> dict[str, list[str]]:
+    return {
+        "owners": [row["owner"] for row in rows],
+        "threads": [row["thread"] for row in rows],
+    }
+
+
+def _named(rows: Sequence[Any], going_on: Sequence[Any]) -> tuple[Gone, ...]:
+    """These, each with whether it is the last of its thread."""
+    last = {(row["owner"], row["thread"]): row["reply_id"] for row in rows}
+    for row in going_on:
+        last.pop((row["owner"], row["thread"]), None)
+    return tuple(
+        Gone(
+            row["owner"],
+            row["reply_id"],
+            row["thread"],
+            last.get((row["owner"], row["thread"])) == row["reply_id"],
+        )
+        for row in rows
+    )

@@ -15,7 +15,7 @@ from tertulia.backends.sql.import_rows import (
     import_values,
 )
 from tertulia.backends.sql.pages import page_by_id
-from tertulia.backends.sql.rows import conversation_of, message_of, message_values
+from tertulia.backends.sql.rows import conversation_of, day_use_of, message_of, message_values
 from tertulia.core.imports import (
     IMPORT_TRANSITIONS,
     Import,
@@ -31,7 +31,7 @@ from tertulia.core.imports import (
 )
 from tertulia.core.search import folded
 from tertulia.core.transcripts import Arrival
-from tertulia.core.types import Conversation, Message, Page
+from tertulia.core.types import Conversation, DayUse, Message, Page
 
 SQL: Final = postgres_statements("moving")
 TURNS: Final = postgres_statements("turns")
@@ -84,6 +84,11 @@ class PostgresTranscripts:
         }
         rows = await self._database.rows(SQL["messages"], values)
         return tuple((message_of(row), row["feedback_why"] or "") for row in rows)
+
+    async def used(self, owner: str, *, limit: int) -> Sequence[DayUse]:
+        """What was settled by day and model."""
+        rows = await self._database.rows(SQL["used"], {"owner": owner, "rows": limit})
+        return tuple(map(day_use_of, rows))
 
 
 class PostgresImports:

@@ -29,6 +29,7 @@ from tertulia.backends.transitions import (
     reply_message,
     rerun,
 )
+from tertulia.core.deletions import key_mark
 from tertulia.core.quota import WEIGHTS, cost, ledger_moment
 from tertulia.core.search import folded
 from tertulia.core.turn import EVENT_OF_END, TRANSITIONS, next_status, pack_ids
@@ -70,6 +71,7 @@ class PostgresTurns:
         values = {
             "owner": turn.owner,
             "key": turn.key,
+            "key_mark": key_mark(turn.key),
             "reply_id": turn.reply_id,
             "conversation_id": turn.conversation_id,
             "user_message_id": turn.user_message_id,
@@ -202,6 +204,9 @@ class _Door:
 
     def has_conversation(self) -> bool:
         return bool(self._row["has_conversation"])
+
+    def was_deleted(self) -> bool:
+        return bool(self._row["was_deleted"])
 
     def message(self, message_id: str | None) -> Placed | None:
         for place in json.loads(self._row["messages"] or "[]"):

@@ -12,13 +12,14 @@ from typing import Any, Final, Protocol
 
 from tertulia.core.quota import Settlement
 from tertulia.core.search import SIGNATURE_WORDS, folded, signature, words_of
-from tertulia.core.turn import pack_ids, unpack_ids
+from tertulia.core.turn import pack_ids, thread_of, unpack_ids
 from tertulia.core.types import (
     Balance,
     Branch,
     BranchMessage,
     Budget,
     Conversation,
+    DayUse,
     Failure,
     Finish,
     Holding,
@@ -113,6 +114,7 @@ def turn_values(turn: Turn, parent_id: str | None) -> dict[str, Any]:
         "budgets": budgets_json(turn.budgets),
         "abandon_s": turn.abandon_s,
         "conversation_id": turn.conversation_id,
+        "thread": thread_of(turn) if turn.conversation_id is None else None,
         "user_message_id": turn.user_message_id,
         "parent_id": parent_id,
         "prompt": _encode([[m.role, m.content, m.ids, m.tokenizer] for m in turn.prompt]),
@@ -139,6 +141,12 @@ def turn_values(turn: Turn, parent_id: str | None) -> dict[str, Any]:
         "last_event_id": turn.last_event_id,
         "stop_reason": turn.stop_reason,
     }
+
+
+def day_use_of(row: Row) -> DayUse:
+    """What was used of one model on one day."""
+    usage = Usage(row["input_tokens"], row["cached_tokens"], row["output_tokens"])
+    return DayUse(row["day"], row["model"], row["replies"], usage, row["charged"])
 
 
 def holding_of(row: Row) -> Holding:

@@ -13,8 +13,8 @@ from tertulia.backends.sqlite.log import SqliteLog, bury_logs
 from tertulia.backends.sqlite.readers import Readers
 from tertulia.backends.sqlite.turns import give_back, settle_turn
 from tertulia.backends.sqlite.writer import Writer
-from tertulia.backends.transitions import is_title_of
-from tertulia.core.deletions import DeletionKind
+from tertulia.backends.transitions import loses_title
+from tertulia.core.deletions import DeletionKind, key_mark
 from tertulia.core.types import Conversation, Head, Message, Page, Turn
 from tertulia.core.waiting import worst_cost
 from tertulia.ports import Clock
@@ -109,8 +109,13 @@ class SqliteBranches:
                     give_back(database, turn, worst_cost(turn))
             gone[:] = [turn.reply_id for turn in turns]
             bury_logs(database, gone, now)
+            loses = _loses_title(database, owner, place, ids)
             _remove(database, owner, place["conversation_id"], ids)
-            _mend(database, owner, place, ids)
+            for turn in turns:
+                dead = {"owner": owner, "key_mark": key_mark(turn.key)}
+                dead["conversation_id"] = place["conversation_id"]
+                database.execute(SQL["mark_deleted"], dead)
+            _mend(database, owner, place, ids, loses_title=loses)
             order(database, owner, place["conversation_id"], DeletionKind.MESSAGES, now)
             self._writer.scrub()
             return tuple(turn.reply_id for turn in _open(turns))
@@ -132,14 +137,26 @@ def _remove(database: Database, owner: str, conversation_id: str, ids: list[str]
         database.execute(SQL[statement], values)
 
 
-def _mend(database: Database, owner: str, place: sqlite3.Row, ids: list[str]) -> None:
+def _loses_title(database: Database, owner: str, place: sqlite3.Row, ids: list[str]) -> bool:
+    """Asked before they are gone."""
+    values = {"owner": owner, "parent_id": place["parent_id"], "ids": json_list(ids)}
+    above = database.execute(SQL["answered_above"], values).fetchone()
+    return loses_title(
+        place["title"],
+        place["titled_by"],
+        asked=(row["content"] for row in database.execute(SQL["asked"], values)),
+        answered_above=above is not None,
+    )
+
+
+def _mend(
+    database: Database, owner: str, place: sqlite3.Row, ids: list[str], *, loses_title: bool
+) -> None:
     """What a conversation says of itself, once some of its messages are gone."""
     values = {"owner": owner, "conversation_id": place["conversation_id"]}
     if place["head_message_id"] in ids:
         show_leaf(database, values, _leaf(database, values, place["parent_id"]))
-    if place["parent_id"] is None and is_title_of(
-        place["title"], place["titled_by"], place["content"]
-    ):
+    if loses_title:
         database.execute(SQL["untitle"], values)
 
 

@@ -156,8 +156,6 @@ class SqliteConversations:
             if conversation_id is not None and aged is None:
                 return None
             turns = [turn_of(row) for row in database.execute(SQL["turns_of"], of_conversation)]
-            if not turns and conversation_id is None and idle_s is not None:
-                return None
             running = [turn for turn in turns if not turn.status.is_final]
             for turn in running:
                 if turn.epoch > 0:  # it may have used the accelerator: its reservation is its price

@@ -131,9 +131,7 @@ class SqliteErasure:
 
         def query(database: Database) -> list[Aged]:
             old = database.execute(SQL["aged_conversations"], values)
-            found = [Aged(row["owner"], row["id"]) for row in old]
-            calls = database.execute(SQL["aged_calls"], values)
-            return [*found, *(Aged(row["owner"], None) for row in calls)][:limit]
+            return [Aged(row["owner"], row["id"]) for row in old]
 
         return await self._readers.ask(query)
 

@@ -14,7 +14,7 @@ from tertulia.backends.sql.import_rows import (
     import_values,
 )
 from tertulia.backends.sql.pages import page_by_id
-from tertulia.backends.sql.rows import conversation_of, message_of, message_values
+from tertulia.backends.sql.rows import conversation_of, day_use_of, message_of, message_values
 from tertulia.backends.sqlite.readers import Readers
 from tertulia.backends.sqlite.writer import Writer
 from tertulia.core.imports import (
@@ -31,7 +31,7 @@ from tertulia.core.imports import (
     tallied,
 )
 from tertulia.core.transcripts import Arrival
-from tertulia.core.types import Conversation, Message, Page
+from tertulia.core.types import Conversation, DayUse, Message, Page
 from tertulia.ports import Clock
 
 SQL: Final = statements("sqlite", "moving")
@@ -76,6 +76,14 @@ class SqliteTranscripts:
             lambda database: database.execute(SQL["messages"], values).fetchall()
         )
         return tuple((message_of(row), row["feedback_why"] or "") for row in rows)
+
+    async def used(self, owner: str, *, limit: int) -> Sequence[DayUse]:
+        """What was settled by day and model."""
+        values = {"owner": owner, "rows": limit}
+        rows = await self._readers.ask(
+            lambda database: database.execute(SQL["used"], values).fetchall()
+        )
+        return tuple(map(day_use_of, rows))
 
 
 class SqliteImports:

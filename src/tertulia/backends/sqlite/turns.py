@@ -38,6 +38,7 @@ from tertulia.backends.transitions import (
     seized,
     user_message,
 )
+from tertulia.core.deletions import key_mark
 from tertulia.core.quota import Settlement, cost, ledger_moment, settle, settling_moment
 from tertulia.core.types import (
     Admission,
@@ -226,6 +227,14 @@ class _Lookup:
     def has_conversation(self) -> bool:
         values = {"owner": self.new.owner, "id": self.new.conversation_id}
         return self.database.execute(CONVERSATIONS["is_there"], values).fetchone() is not None
+
+    def was_deleted(self) -> bool:
+        values = {
+            "owner": self.new.owner,
+            "conversation_id": self.new.conversation_id,
+            "key_mark": key_mark(self.new.key),
+        }
+        return self.database.execute(BRANCHES["was_deleted"], values).fetchone() is not None
 
     def message(self, message_id: str | None) -> Placed | None:
         values = {"owner": self.new.owner, "id": message_id}

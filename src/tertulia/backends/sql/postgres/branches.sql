@@ -64,9 +64,8 @@ SELECT c.*, (
 FROM moved c;
 
 -- name: place
--- Where a message hangs, and of a root what a title may have been made of.
-SELECT conversation_id, parent_id, CASE WHEN parent_id IS NULL THEN content END AS content
-FROM messages
+-- Where a message hangs.
+SELECT conversation_id, parent_id FROM messages
 WHERE owner = :owner AND id = :id;
 
 -- name: below
@@ -83,6 +82,25 @@ WITH RECURSIVE below (id, conversation_id) AS (
   ) AS m
 )
 SELECT id FROM below;
+
+-- name: asked
+-- What was asked in some messages.
+SELECT content FROM messages
+WHERE owner = :owner AND id = ANY (:ids) AND role = 'user';
+
+-- name: answered_above
+-- Whether a question was answered above a message, by whose parent it is asked.
+WITH RECURSIVE above (parent_id, is_answer) AS (
+  SELECT m.parent_id, m.role = 'assistant' AND m.status IN ('completed', 'stopped') AND m.tokens > 0
+  FROM messages m
+  WHERE m.owner = :owner AND m.id = :parent_id
+  UNION ALL
+  SELECT m.parent_id, m.role = 'assistant' AND m.status IN ('completed', 'stopped') AND m.tokens > 0
+  FROM above, LATERAL (
+    SELECT * FROM messages WHERE owner = :owner AND id = above.parent_id LIMIT 1
+  ) AS m
+)
+SELECT 1 AS yes FROM above WHERE is_answer LIMIT 1;
 
 -- name: open
 -- Which of some replies are open, oldest first.
@@ -102,7 +120,7 @@ FOR UPDATE OF o;
 
 -- name: delete
 -- Removes messages with their turns and whatever was made of them (all that else holds their words
--- goes here), and keeps the ids of their logs for burial.
+-- goes here), and keeps the ids of their logs for burial and marks of their keys.
 WITH running AS (
   DELETE FROM open_turns WHERE owner = :owner AND reply_id = ANY (:ids)
   RETURNING reply_id, created_at, lane, cost, epoch
@@ -114,11 +132,15 @@ WITH running AS (
   WHERE tags.owner = :owner AND tags.lane = unused.lane
 ), gone AS (
   DELETE FROM turns WHERE owner = :owner AND reply_id = ANY (:ids)
-  RETURNING owner, reply_id
+  RETURNING owner, reply_id, key
 ), logged AS (
   INSERT INTO log_removals (owner, reply_id, deleted_at)
   SELECT owner, reply_id, moment(:now) FROM gone
   ON CONFLICT (owner, reply_id) DO NOTHING
+), marked AS (
+  INSERT INTO deleted_keys (owner, conversation_id, key_mark)
+  SELECT owner, :conversation_id, encode(sha256(convert_to(key, 'UTF8')), 'hex') FROM gone
+  ON CONFLICT (owner, conversation_id, key_mark) DO NOTHING
 ), said AS (
   DELETE FROM messages WHERE owner = :owner AND id = ANY (:ids)
 ), unshared AS (

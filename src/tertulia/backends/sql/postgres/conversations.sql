@@ -81,20 +81,14 @@ FROM changed c;
 
 -- name: may_delete
 -- Whether there is anything to delete: a conversation, unless it is too young; or what belongs to
--- none, if some of it has ended and is old enough, where that is asked.
+-- none.
 SELECT 1 AS yes FROM conversations
 WHERE owner = :owner AND id = :id AND (
   CAST(:idle_s AS DOUBLE PRECISION) IS NULL
   OR greatest(updated_at, arrived_at) <= moment(:now) - :idle_s
 )
 UNION ALL
-SELECT 1 WHERE CAST(:id AS TEXT) IS NULL AND (
-  CAST(:idle_s AS DOUBLE PRECISION) IS NULL OR EXISTS (
-    SELECT 1 FROM turns
-    WHERE owner = :owner AND conversation_id IS NULL AND final_status IS NOT NULL
-      AND created_at <= moment(:now) - :idle_s
-  )
-);
+SELECT 1 WHERE CAST(:id AS TEXT) IS NULL;
 
 -- name: held
 -- The open turns of a conversation, or of none, which nobody else ends until the transaction does:
@@ -103,17 +97,14 @@ SELECT o.reply_id, o.created_at, o.epoch, o.reserved, o.answer_tokens, o.budgets
   t.model
 FROM open_turns o JOIN turns t ON t.owner = o.owner AND t.reply_id = o.reply_id
 WHERE o.owner = :owner AND coalesce(o.conversation_id, '') = coalesce(:id, '')
-  AND (CAST(:id AS TEXT) IS NOT NULL OR CAST(:idle_s AS DOUBLE PRECISION) IS NULL)
 ORDER BY o.reply_id
 FOR UPDATE OF o;
 
 -- name: delete
--- Removes a conversation, or the turns of none, and keeps the ids of their logs for burial. Where
--- their age deletes turns of none, it is those that have ended.
+-- Removes a conversation, or the turns of none, and keeps the ids of their logs for burial.
 WITH running AS (
   DELETE FROM open_turns
   WHERE owner = :owner AND coalesce(conversation_id, '') = coalesce(:id, '')
-    AND (CAST(:id AS TEXT) IS NOT NULL OR CAST(:idle_s AS DOUBLE PRECISION) IS NULL)
   RETURNING reply_id, created_at, lane, cost, epoch
 ), tagged AS (
   UPDATE tags SET tag = tags.tag - unused.cost
@@ -124,10 +115,6 @@ WITH running AS (
 ), gone AS (
   DELETE FROM turns
   WHERE owner = :owner AND coalesce(conversation_id, '') = coalesce(:id, '')
-    AND (
-      CAST(:id AS TEXT) IS NOT NULL OR CAST(:idle_s AS DOUBLE PRECISION) IS NULL
-      OR (final_status IS NOT NULL AND created_at <= moment(:now) - :idle_s)
-    )
   RETURNING owner, reply_id
 ), logged AS (
   INSERT INTO log_removals (owner, reply_id, deleted_at)

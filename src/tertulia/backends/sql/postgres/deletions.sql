@@ -102,18 +102,6 @@ JOIN conversations c
 ORDER BY c.owner, c.id
 LIMIT :rows;
 
--- name: aged_calls
--- Owners who have calls that ended and are older than their owner's are kept.
-SELECT k.owner
-FROM unnest(CAST(:owners AS TEXT[]), CAST(:kept_s AS DOUBLE PRECISION[])) AS k (owner, kept_s)
-WHERE EXISTS (
-  SELECT 1 FROM turns t
-  WHERE t.owner = k.owner AND t.conversation_id IS NULL
-    AND t.created_at <= moment(:now) - k.kept_s AND t.final_status IS NOT NULL
-)
-ORDER BY k.owner
-LIMIT :rows;
-
 -- name: tables_of
 -- The tables that hold an owner's rows, and those that were made for everybody's credentials.
 SELECT CAST(i.inhrelid AS REGCLASS) AS name

@@ -22,6 +22,22 @@ WHERE owner = :owner AND conversation_id = :conversation_id AND seq > :after
 ORDER BY seq
 LIMIT :rows;
 
+-- name: used
+-- What an owner used by day and model, the newest days.
+SELECT * FROM (
+  SELECT settled_ms / 86400000 AS day, model, count(DISTINCT reply_id) AS replies,
+    CAST(sum(input_tokens) AS BIGINT) AS input_tokens,
+    CAST(sum(cached_tokens) AS BIGINT) AS cached_tokens,
+    CAST(sum(output_tokens) AS BIGINT) AS output_tokens,
+    CAST(sum(charged) AS BIGINT) AS charged
+  FROM settlements
+  WHERE owner = :owner
+  GROUP BY settled_ms / 86400000, model
+  ORDER BY day DESC, coalesce(model, '') COLLATE "C"
+  LIMIT :rows
+) AS newest
+ORDER BY day, coalesce(model, '') COLLATE "C";
+
 -- name: there
 -- How many messages a conversation has that came in under a key, or is there by an id.
 SELECT (

@@ -16,6 +16,10 @@ SELECT known.*, here.now, door.passes, door.ledger_ms,
   EXISTS (
     SELECT 1 FROM conversations WHERE owner = :owner AND id = :conversation_id
   ) AS has_conversation,
+  EXISTS (
+    SELECT 1 FROM deleted_keys
+    WHERE owner = :owner AND conversation_id = :conversation_id AND key_mark = :key_mark
+  ) AS was_deleted,
   EXISTS (SELECT 1 FROM turns WHERE owner = :owner AND reply_id = :reply_id) AS is_taken,
   (
     SELECT coalesce(max(seq), 0) FROM messages
@@ -66,12 +70,12 @@ WITH passed AS (
 ), begun AS (
   INSERT INTO turns (
     owner, reply_id, key, body_sha, kind, plan, lane, requested, answer_tokens, reserved, sampling,
-    attempt, created_at, conversation_id, user_message_id, prompt, notices, prompt_tokens,
+    attempt, created_at, conversation_id, thread, user_message_id, prompt, notices, prompt_tokens,
     model, reason, finished_at, finish, text, input_tokens, cached_tokens, output_tokens, charged,
     refusal, last_event_id, final_status, final_epoch, final_followed_at, difficulty, awaited
   )
   SELECT owner, :reply_id, :key, :body_sha, :kind, :plan, :lane, :requested, :answer_tokens,
-    :reserved, :sampling, :attempt, :created_at, :conversation_id, :user_message_id, :prompt,
+    :reserved, :sampling, :attempt, :created_at, :conversation_id, :thread, :user_message_id, :prompt,
     :notices, :prompt_tokens, :model, :reason, :finished_at, :finish, :text, 0, 0, 0, 0, :refusal,
     :last_event_id,
     :final_status, :final_epoch, :final_followed_at, :difficulty, :awaited

@@ -1,9 +1,8 @@
 -- Branches: which leaf of a tree is shown, and what hangs below a message.
 
 -- name: place
--- Where a message hangs, and of a root what a title may have been made of.
-SELECT m.conversation_id, m.parent_id, c.head_message_id, c.title, c.titled_by,
-  CASE WHEN m.parent_id IS NULL THEN m.content END AS content
+-- Where a message hangs, and what its conversation says of itself.
+SELECT m.conversation_id, m.parent_id, c.head_message_id, c.title, c.titled_by
 FROM messages m JOIN conversations c ON c.owner = m.owner AND c.id = m.conversation_id
 WHERE m.owner = :owner AND m.id = :id;
 
@@ -74,11 +73,39 @@ WITH RECURSIVE below (id, conversation_id) AS (
 )
 SELECT id FROM below;
 
+-- name: asked
+-- What was asked in some messages.
+SELECT content FROM messages
+WHERE owner = :owner AND id IN (SELECT value FROM json_each(:ids)) AND role = 'user';
+
+-- name: answered_above
+-- Whether a question was answered above a message, by whose parent it is asked.
+WITH RECURSIVE above (parent_id, is_answer) AS (
+  SELECT m.parent_id, m.role = 'assistant' AND m.status IN ('completed', 'stopped') AND m.tokens > 0
+  FROM messages m
+  WHERE m.owner = :owner AND m.id = :parent_id
+  UNION ALL
+  SELECT m.parent_id, m.role = 'assistant' AND m.status IN ('completed', 'stopped') AND m.tokens > 0
+  FROM above JOIN messages m ON m.owner = :owner AND m.id = above.parent_id
+)
+SELECT 1 AS yes FROM above WHERE is_answer LIMIT 1;
+
 -- name: turns_of
 -- The turns of some replies, oldest first.
 SELECT * FROM whole_turns
 WHERE +owner = :owner AND reply_id IN (SELECT value FROM json_each(:ids))
 ORDER BY created_at, reply_id;
+
+-- name: mark_deleted
+-- Keeps a mark of a deleted message's key.
+INSERT INTO deleted_keys (owner, conversation_id, key_mark)
+VALUES (:owner, :conversation_id, :key_mark)
+ON CONFLICT DO NOTHING;
+
+-- name: was_deleted
+-- Whether what was begun under a key was deleted from a conversation.
+SELECT 1 FROM deleted_keys
+WHERE owner = :owner AND conversation_id = :conversation_id AND key_mark = :key_mark;
 
 -- name: delete_turns
 -- Removes the turns of some replies.

@@ -107,21 +107,14 @@ SELECT 1 FROM conversations
 WHERE owner = :owner AND id = :id AND (:until IS NULL OR max(updated_at, coalesce(arrived_at, 0)) <= :until);
 
 -- name: turns_of
--- All turns of a conversation, oldest first; or of none, all or those that ended and are old.
+-- All turns of a conversation, or of none, oldest first.
 SELECT * FROM whole_turns
-WHERE owner = :owner AND conversation_id IS :id AND (
-  :id IS NOT NULL OR :until IS NULL
-  OR (created_at <= :until AND status NOT IN ('queued', 'running'))
-)
+WHERE owner = :owner AND conversation_id IS :id
 ORDER BY created_at, reply_id;
 
 -- name: delete_turns
 -- Removes those turns.
-DELETE FROM turns
-WHERE owner = :owner AND conversation_id IS :id AND (
-  :id IS NOT NULL OR :until IS NULL
-  OR (created_at <= :until AND status NOT IN ('queued', 'running'))
-);
+DELETE FROM turns WHERE owner = :owner AND conversation_id IS :id;
 
 -- name: delete
 -- Removes a conversation; its messages go with it.

@@ -98,16 +98,3 @@ FROM json_each(:kept) k JOIN conversations c
   AND coalesce(c.arrived_at, 0) <= :now - (k.value ->> 1)
 ORDER BY c.owner, c.id
 LIMIT :rows;
-
--- name: aged_calls
--- Owners who have calls that ended and are older than their owner's are kept.
-SELECT k.value ->> 0 AS owner
-FROM json_each(:kept) k
-WHERE EXISTS (
-  SELECT 1 FROM turns t
-  WHERE t.owner = k.value ->> 0 AND t.conversation_id IS NULL
-    AND t.created_at <= :now - (k.value ->> 1)
-    AND t.status NOT IN ('queued', 'running')
-)
-ORDER BY owner
-LIMIT :rows;

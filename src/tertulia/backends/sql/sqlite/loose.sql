@@ -2,17 +2,20 @@
 
 -- name: ended
 -- Those that ended before a moment, the oldest first.
-SELECT t.*, t.text AS reply_text FROM turns t
-WHERE t.kind = 'stateless' AND t.finished_at <= :moment
-ORDER BY t.finished_at, t.reply_id
+SELECT owner, reply_id, thread FROM turns
+WHERE kind = 'stateless' AND finished_at <= :moment
+ORDER BY finished_at, reply_id
 LIMIT :rows;
 
 -- name: ended_one
 -- One that has ended.
-SELECT t.*, t.text AS reply_text FROM turns t
-WHERE t.kind = 'stateless' AND t.owner = :owner AND t.reply_id = :reply_id
-  AND t.finished_at IS NOT NULL;
+SELECT owner, reply_id, thread FROM turns
+WHERE kind = 'stateless' AND owner = :owner AND reply_id = :reply_id AND finished_at IS NOT NULL;
 
 -- name: remove
 -- Takes a turn away, words and key.
-DELETE FROM turns WHERE reply_id = ?;
+DELETE FROM turns WHERE reply_id = :reply_id;
+
+-- name: goes_on
+-- Whether any turn of a thread is left.
+SELECT 1 FROM turns WHERE owner = :owner AND thread = :thread;

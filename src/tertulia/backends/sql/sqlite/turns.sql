@@ -51,7 +51,7 @@ SELECT ledger_ms FROM doors WHERE owner = :owner;
 -- A new turn.
 INSERT INTO turns (
   owner, reply_id, key, body_sha, kind, plan, lane, requested, answer_tokens, reserved, sampling,
-  status, epoch, attempt, created_at, budgets, abandon_s, conversation_id, user_message_id,
+  status, epoch, attempt, created_at, budgets, abandon_s, conversation_id, thread, user_message_id,
   parent_id, prompt, notices,
   lease_until, followed_at, model, reason, replica, request_id, prompt_tokens, finished_at, finish,
   text, input_tokens, cached_tokens, output_tokens, charged, refusal, failure, last_event_id,
@@ -59,7 +59,7 @@ INSERT INTO turns (
 ) VALUES (
   :owner, :reply_id, :key, :body_sha, :kind, :plan, :lane, :requested, :answer_tokens, :reserved,
   :sampling, :status, :epoch, :attempt, :created_at, :budgets, :abandon_s, :conversation_id,
-  :user_message_id, :parent_id, :prompt, :notices, :lease_until, :followed_at, :model, :reason, :replica,
+  :thread, :user_message_id, :parent_id, :prompt, :notices, :lease_until, :followed_at, :model, :reason, :replica,
   :request_id, :prompt_tokens, :finished_at, :finish, :text, :input_tokens, :cached_tokens,
   :output_tokens, :charged, :refusal, :failure, :last_event_id, :stop_reason, :difficulty,
   :awaited, :summary_id, :rank

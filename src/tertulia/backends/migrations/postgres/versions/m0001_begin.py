@@ -30,6 +30,7 @@ _BY_OWNER = (
     "settlements",
     "balances",
     "log_removals",
+    "deleted_keys",
     "files",
     "file_parts",
     "batches",
@@ -337,6 +338,8 @@ _TABLES = (
       final_followed_at DOUBLE PRECISION,
       final_stop_reason TEXT,
       summary_id TEXT,
+      -- Of a turn of no conversation: what it goes on with.
+      thread TEXT COLLATE "C",
       PRIMARY KEY (owner, reply_id),
       UNIQUE (owner, key)
     ) PARTITION BY HASH (owner)
@@ -345,6 +348,7 @@ _TABLES = (
     "CREATE INDEX turns_conversation ON turns (owner, coalesce(conversation_id, ''))",
     # What is to be forgotten: of no conversation, the oldest end first.
     "CREATE INDEX turns_ended ON turns (finished_at) WHERE kind = 'stateless'",
+    "CREATE INDEX turns_thread ON turns (owner, thread) WHERE thread IS NOT NULL",
     # One narrow row for each turn that is not final: what claims, leases, followers and budgets
     # look at and rewrite many times a second, whatever the history. Without it a claim would pass
     # over every running turn, as their leases can't be in an index of the wide table: each
@@ -380,6 +384,17 @@ _TABLES = (
     WHERE lease_until IS NULL
     """,
     "CREATE INDEX open_turns_held ON open_turns (lease_until) WHERE lease_until IS NOT NULL",
+    # Marks of the keys of messages that were deleted: a retry that comes late must not bring one
+    # back. They go with their conversation, for without it nothing comes back.
+    """
+    CREATE TABLE deleted_keys (
+      owner TEXT COLLATE "C" NOT NULL,
+      conversation_id TEXT COLLATE "C" NOT NULL,
+      key_mark TEXT COLLATE "C" NOT NULL,
+      PRIMARY KEY (owner, conversation_id, key_mark),
+      FOREIGN KEY (owner, conversation_id) REFERENCES conversations (owner, id) ON DELETE CASCADE
+    ) PARTITION BY HASH (owner)
+    """,
     # What an owner's turns of a lane have come to: a new one is ranked by it.
     """
     CREATE TABLE tags (
@@ -534,7 +549,6 @@ _TABLES = (
     """,
     # What is older than its plan keeps it.
     "CREATE INDEX conversations_age ON conversations (owner, updated_at)",
-    "CREATE INDEX turns_calls ON turns (owner, created_at) WHERE conversation_id IS NULL",
     """
     CREATE TABLE imports (
       owner TEXT COLLATE "C" NOT NULL,

@@ -266,6 +266,8 @@ _TABLES = (
       budgets TEXT NOT NULL,
       abandon_s REAL,
       conversation_id TEXT,
+      -- Of a turn of no conversation: what it goes on with.
+      thread TEXT,
       user_message_id TEXT,
       parent_id TEXT,
       prompt TEXT NOT NULL,
@@ -296,6 +298,7 @@ _TABLES = (
     "CREATE INDEX turns_conversation ON turns (owner, conversation_id)",
     # What is to be forgotten: of no conversation, the oldest end first.
     "CREATE INDEX turns_ended ON turns (finished_at) WHERE kind = 'stateless'",
+    "CREATE INDEX turns_thread ON turns (owner, thread) WHERE thread IS NOT NULL",
     # Open turns are few: these two stay small whatever the history.
     """
     CREATE INDEX turns_queue ON turns (lane, lease_until IS NULL, rank, created_at, reply_id)
@@ -310,6 +313,17 @@ _TABLES = (
     CREATE VIEW whole_turns AS
     SELECT t.*, coalesce(m.content, t.text) AS reply_text
     FROM turns t LEFT JOIN messages m ON m.owner = t.owner AND m.id = t.reply_id
+    """,
+    # Marks of the keys of messages that were deleted: a retry that comes late must not bring one
+    # back. They go with their conversation, for without it nothing comes back.
+    """
+    CREATE TABLE deleted_keys (
+      owner TEXT NOT NULL,
+      conversation_id TEXT NOT NULL,
+      key_mark TEXT NOT NULL,
+      PRIMARY KEY (owner, conversation_id, key_mark),
+      FOREIGN KEY (owner, conversation_id) REFERENCES conversations (owner, id) ON DELETE CASCADE
+    ) WITHOUT ROWID
     """,
     # What an owner's turns of a lane have come to: a new one is ranked by it.
     """
@@ -479,7 +493,6 @@ _TABLES = (
     """,
     # What is older than its plan keeps it.
     "CREATE INDEX conversations_age ON conversations (owner, updated_at)",
-    "CREATE INDEX turns_calls ON turns (owner, created_at) WHERE conversation_id IS NULL",
     """
     CREATE TABLE imports (
       owner TEXT NOT NULL,
