@@ -22,6 +22,7 @@ from tertulia.terminal.models_app import models_app
 from tertulia.terminal.moving import export, import_file
 from tertulia.terminal.options import AsJson, Config, fail, settings_from
 from tertulia.terminal.roles import DieWithParent, gateway, lanes, starting, worker
+from tertulia.terminal.simulate_command import simulate
 
 if TYPE_CHECKING:
     from tertulia.replica.main import Registration
@@ -270,6 +271,7 @@ def doctor(
 app.command()(export)
 app.command("import")(import_file)
 app.command()(drill)
+app.command()(simulate)
 
 
 @app.command("config")

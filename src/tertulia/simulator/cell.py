@@ -157,7 +157,8 @@ class Cell:
             now=now,
         )
         if isinstance(found, Reservation):
-            message.answer_tokens = min(message.answer_tokens, found.answer_tokens)
+            self._outcome.group(message.group).n_capped += message.counts and found.capped
+            message.answer_tokens = found.answer_tokens
             return True
         self._outcome.group(message.group).n_over_budget += message.counts
         if not isinstance(found, TooManyRunning) and found.resets_at is not None:

@@ -22,7 +22,7 @@ from tertulia.core.waiting import LaneState, LineView, Pace
 from tertulia.simulator import heaps, loop
 from tertulia.simulator.cell import LARGE, choices
 from tertulia.simulator.line import LineTooLong
-from tertulia.simulator.loop import C, F, N
+from tertulia.simulator.loop import F, N
 from tertulia.simulator.outcome import SAMPLES, Fate, Outcome, Sample
 from tertulia.simulator.people import PLUS
 from tertulia.simulator.scaling import Scaler
@@ -35,7 +35,7 @@ _NAMES: Final = (PLUS, FREE)
 _LANES: Final = (Lane.PLUS, Lane.FREE)
 MOST_WAITING: Final = 1 << 20
 _BEAT_S: Final = 1.0
-# A run of a day would spend its time on looks; over less than five seconds the line's pace is known.
+# A run of a day would spend its time on looks; the line's pace bears looks 5 s apart at most.
 _LONG_S: Final = 6 * 3_600.0
 _LONG_BEAT_S: Final = 4.0
 # Of a histogram's waits a report needs no more.
@@ -119,8 +119,8 @@ class _Run:
 
     def _make_state(self) -> None:
         machine, scenario = self._machine, self._scenario
-        self._n, self._f = machine.integers(len(N) + 3), machine.floats(19)
-        self._counts = machine.integers(loop.PLANS * loop.PER_PLAN)
+        self._n, self._f = machine.integers(N.FULL + 1), machine.floats(F.LONGEST_WAIT_S + 1)
+        self._n_asked = np.zeros((2, loop.PLANS), np.int64)
         self._bins = tuple(machine.integers(loop.BINS) for _ in _NAMES)
         most = max(self._size, scenario.scaling.most if self._scaler else 0)
         self._ends = machine.heap(most)
@@ -139,9 +139,9 @@ class _Run:
             machine.integers(loop.KINDS),
             machine.floats(loop.KINDS),
             machine.floats(loop.KINDS),
+            machine.integers(loop.KINDS),
         )
         self._base, self._write = machine.floats(loop.KINDS), machine.floats(loop.KINDS)
-        self._small = machine.integers(loop.KINDS)
         self._fill_kinds()
         n, f, people = self._n, self._f, scenario.people
         n[N.FREE] = MOST_WAITING
@@ -161,7 +161,6 @@ class _Run:
             one = timing[slot.model]
             self._base[kind] = one.seconds(new_tokens=new, answer_tokens=0)
             self._write[kind] = one.write_s
-            self._small[kind] = int(slot.model == SMALL)
 
     def play(self) -> Outcome:
         scenario, now = self._scenario, 0.0
@@ -193,9 +192,9 @@ class _Run:
         for place in range(loop.KINDS):
             self._kinds[2][place] = 0.0
         self._machine.play(
-            now, until, self._come(now, until), n, f, self._counts, self._bins,
+            now, until, self._come(now, until), n, f, self._bins,
             self._machine.given(np.array(self._lanes)), lowered, self._ends, self._lines,
-            self._store, self._free, self._tags, self._kinds, self._base, self._write, self._small,
+            self._store, self._free, self._tags, self._kinds, self._base, self._write,
         )  # fmt: skip
         if n[N.FULL]:
             raise LineTooLong(f"more than {MOST_WAITING:,} messages wait")
@@ -229,7 +228,7 @@ class _Run:
             self._size = self._scaler.look(until, load, self._size)
 
     def _kinds_now(self) -> list[tuple[int, int, float]]:
-        begun, ended, _, seconds = self._kinds
+        begun, ended, _, seconds, _ = self._kinds
         return [(int(begun[k]), int(ended[k]), float(seconds[k])) for k in range(loop.KINDS)]
 
     def _come(self, now: float, until: float) -> tuple[Any, ...]:
@@ -239,6 +238,9 @@ class _Run:
         n = int(dice.poisson(self._rate(now + seconds / 2) * seconds))
         at = now + seconds * np.sort(dice.random(n))
         plan = (dice.random(n) < people.free_share).astype(np.int64)
+        counts = (at >= self._f[F.COUNT_FROM]) & (at < self._f[F.COUNT_UNTIL])
+        self._n_asked[0] += np.bincount(plan, minlength=loop.PLANS)
+        self._n_asked[1] += np.bincount(plan[counts], minlength=loop.PLANS)
         easy = (dice.random(n) < people.easy_share).astype(np.int64)
         owner = dice.integers(1, people.users + 1, n)
         if people.answer_spread:
@@ -252,21 +254,25 @@ class _Run:
     def _view(self, now: float) -> LineView:
         n = self._n
         lanes = {
-            lane: LaneState(int(n[N.LINE + i]), int(n[N.RUNNING + i]), int(n[N.BEGUN + i]))
+            lane: LaneState(int(n[N.LINE + i]), int(n[N.RUNNING + i]), self._n_begun(i))
             for i, lane in enumerate(_LANES)
         }
         return LineView(now, lanes)
+
+    def _n_begun(self, lane: int) -> int:
+        begun = self._kinds[0]
+        kinds = range(loop.KINDS)
+        return sum(int(begun[k]) for k in kinds if self._lanes[(k % loop.LOWERED) // 4] == lane)
 
     # What is seen.
 
     def _totals(self) -> tuple[float, ...]:
         n = self._n
-        flows = (N.ASKED_NOW, N.BEGUN_NOW, N.REFUSED_NOW, N.TIMED_OUT_NOW)
-        return (*(float(n[one]) for one in flows), float(self._f[F.WAITED_S]))
+        asked, begun = float(self._n_asked[0].sum()), float(sum(self._kinds[0]))
+        away = (float(n[N.REFUSED_NOW]), float(n[N.TIMED_OUT_NOW]))
+        return (asked, begun, *away, float(self._f[F.WAITED_S]))
 
-    def _sample(
-        self, now: float, seconds: float, before: tuple[float, ...]
-    ) -> tuple[float, ...]:
+    def _sample(self, now: float, seconds: float, before: tuple[float, ...]) -> tuple[float, ...]:
         after = self._totals()
         asked, begun, refused, timed_out, waited = (
             b - a for a, b in zip(before, after, strict=True)
@@ -294,31 +300,42 @@ class _Run:
 
     def _ended(self) -> Outcome:
         outcome = self._outcome
-        counts = [int(count) for count in self._counts]
         for plan, name in enumerate(_NAMES):
-            own = counts[plan * loop.PER_PLAN : (plan + 1) * loop.PER_PLAN]
-            outcome.groups[name] = Fate(
-                n=own[C.ASKED],
-                n_refused=own[C.REFUSED],
-                n_timed_out=own[C.TIMED_OUT],
-                n_begun=own[C.BEGUN],
-                n_small=own[C.SMALL],
-                n_short=own[C.SHORT],
-                waits_s=self._waits(plan, own[C.BEGUN]),
-            )
+            outcome.groups[name] = self._fate(plan)
         self._count_those_left()
         outcome.longest_wait_s = float(self._f[F.LONGEST_WAIT_S])
         outcome.accelerator_s = self._there_s
+        scaler, fixed_s = self._scaler, self._size * self._scenario.seconds
+        outcome.paid_s = scaler.paid_s if scaler else fixed_s
         outcome.busy = self._busy_s / max(1e-9, self._there_s)
         return outcome
+
+    def _fate(self, plan: int) -> Fate:
+        own = [
+            (int(self._kinds[4][kind]), slot, bool(kind % 2))
+            for kind, slot in enumerate(self._slots)
+            if (kind % loop.LOWERED) // 4 == plan
+        ]
+        n_begun = sum(n for n, _, _ in own)
+        return Fate(
+            n=int(self._n_asked[1][plan]),
+            n_refused=int(self._n[N.REFUSED + plan]),
+            n_timed_out=int(self._n[N.TIMED_OUT + plan]),
+            n_begun=n_begun,
+            n_small=sum(n for n, slot, _ in own if slot.model == SMALL),
+            n_short=sum(n for n, _, is_short in own if is_short),
+            waits_s=self._waits(plan, n_begun),
+        )
 
     def _waits(self, plan: int, n: int) -> list[float]:
         """The waits of the histogram, thinned where there are very many, in their order."""
         every = max(1, n // _MOST_WAITS)
         waits: list[float] = []
+        bins = [int(found) for found in self._bins[plan]]
+        bins[0] = n - sum(bins)  # those that did not wait
         n_seen = 0
-        for place, found in enumerate(self._bins[plan]):
-            before, n_seen = n_seen, n_seen + int(found)
+        for place, found in enumerate(bins):
+            before, n_seen = n_seen, n_seen + found
             # Each is put in the middle of its hundredth; who did not wait did not wait.
             wait_s = max(0.0, place - 0.5) / loop.BINS_PER_S
             waits += [wait_s] * (n_seen // every - before // every)

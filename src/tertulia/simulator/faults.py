@@ -78,7 +78,7 @@ def _gateway_lost(world: World, fault: FaultTable) -> None:
 
 
 def _counter_store_lost(world: World, fault: FaultTable) -> None:
-    """Every process keeps to the rung that it heard of last, each gateway makes its own promises."""
+    """Every process keeps to the rung it heard of last, each gateway makes its own promises."""
     cell = world.cells[fault.region]
     cell.is_store_lost = True
 

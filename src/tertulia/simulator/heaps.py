@@ -1,7 +1,7 @@
 """Heaps of pairs, a number and an id, twice: of plain Python, and of arrays for a compiler.
 
-Both give the same pair, the lowest number and of equal ones the lowest id. `heap[0][0]` is the lowest
-number of either; how many pairs there are is the caller's to know.
+Both give the same pair, the lowest number and of equal ones the lowest id. `heap[0][0]` is the
+lowest number of either; how many pairs there are is the caller's to know.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class Line:
         """At its rank: fair between users, or simply behind those that are there."""
         if self.n_waiting >= MOST_WAITING:
             raise LineTooLong(f"more than {MOST_WAITING:,} messages wait")
-        lane, line = message.lane, self._waiting[message.lane]
+        line = self._waiting[message.lane]
         self._n_come += 1
         self.n_waiting += 1
         rank = self._rank(message, line) if self._is_fair else 0

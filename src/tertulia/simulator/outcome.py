@@ -21,6 +21,7 @@ class Fate:
     n_came_back: int = 0
     n_small: int = 0
     n_short: int = 0
+    n_capped: int = 0
     n_paused: int = 0
     n_begun: int = 0
     waits_s: list[float] = field(default_factory=list)
@@ -87,7 +88,11 @@ class Flow:
 
 @dataclass(slots=True)
 class Outcome:
-    """How a run went. `steps` are the rungs that were taken, each with its time and region."""
+    """How a run went. `steps` are the rungs that were taken, each with its time and region.
+
+    `accelerator_s` is how long accelerators were there in what counts, `paid_s` in all of the run
+    with the time that they loaded.
+    """
 
     groups: dict[str, Fate] = field(default_factory=dict)
     steps: list[tuple[float, int, int]] = field(default_factory=list)
@@ -97,6 +102,7 @@ class Outcome:
     pauses_s: list[float] = field(default_factory=list)
     busy: float = 0.0
     accelerator_s: float = 0.0
+    paid_s: float = 0.0
     n_cold: int = 0
     most_waiting: int = 0
     longest_wait_s: float = 0.0
@@ -122,6 +128,7 @@ def together(fates: Iterable[Fate]) -> Fate:
         found.n_came_back += fate.n_came_back
         found.n_small += fate.n_small
         found.n_short += fate.n_short
+        found.n_capped += fate.n_capped
         found.n_paused += fate.n_paused
         found.n_begun += fate.n_begun
         found.waits_s += fate.waits_s

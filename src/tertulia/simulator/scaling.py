@@ -38,7 +38,10 @@ def message_s(scenario: Scenario) -> float:
 
 
 class Scaler:
-    """One region's. Invariant: `_ordered` is how many there will be once all have loaded."""
+    """One region's. Invariant: `_ordered` is how many there will be once all have loaded.
+
+    `paid_s` are accelerator-seconds up to the last look, those that only load among them.
+    """
 
     def __init__(self, scenario: Scenario) -> None:
         self._scenario = scenario
@@ -46,6 +49,8 @@ class Scaler:
         self._message_s = message_s(scenario)
         self._loading: deque[tuple[float, int]] = deque()
         self._ordered = self._by_schedule(0.0)
+        self._looked_at = 0.0
+        self.paid_s = 0.0
 
     @property
     def first(self) -> int:
@@ -55,6 +60,9 @@ class Scaler:
     def look(self, now: float, load: Load | None, size: int) -> int:
         """How many there are from now on, of `size`; what it orders now comes later."""
         scenario = self._scenario
+        n_loading = sum(n for _, n in self._loading)
+        self.paid_s += (size + n_loading) * (now - self._looked_at)
+        self._looked_at = now
         if scenario.scaling.kind == "schedule":
             needed = self._by_schedule(now)
         else:

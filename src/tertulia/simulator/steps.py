@@ -1,7 +1,7 @@
 """One replica, step by step: some streams, and a huge prompt that comes among them.
 
-The engine's own scheduler decides what goes into each step, or one of two simpler ones that are kept
-to be compared; how long a step takes is a formula of the machine.
+The engine's own scheduler decides what goes into each step, or one of two simpler ones, kept to be
+compared; how long a step takes is a formula of the machine.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from tertulia.core.blocks import Owner
 from tertulia.core.costs import StepCost
 from tertulia.core.prefix import CacheLimits, PrefixCache
-from tertulia.core.blocks import Owner
 from tertulia.core.steps import Sequence, Step, StepBounds, StepScheduler
 from tertulia.simulator.outcome import percentile
 from tertulia.simulator.steps_table import StepsTable
@@ -220,4 +220,3 @@ class _Own:
             step = scheduler.next_step()
         scheduler.cost = cost
         return step
-

@@ -24,8 +24,8 @@ class StepsTable(Table):
     budget_tokens: int = Field(512, ge=2, le=1_000_000)
     target_ms: float = Field(50.0, gt=0, le=10_000)
     overlap: Literal["max", "sum"] = "max"
-    # A step: what is fixed, each token of the caches that is looked at, each token that is computed,
-    # each pair of tokens that attend to each other. As planned for 70B on four accelerators.
+    # A step: what is fixed, each token of the caches that is looked at, each that is computed, each
+    # pair of tokens that attend to each other. As planned for 70B on four accelerators.
     fixed_ms: float = Field(16.85, ge=0, le=10_000)
     scan_ns: float = Field(39.44, ge=0, le=1_000_000)
     token_us: float = Field(87.5, gt=0, le=100_000)

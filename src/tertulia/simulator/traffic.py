@@ -92,7 +92,7 @@ def _by_the_hour(per_s: float, hourly: tuple[float, ...]) -> Rate:
 
 
 def gaps(traffic: TrafficTable, dice: random.Random) -> Callable[[], float]:
-    """The time between two messages, in units of its mean: memoryless, or as uneven as `cv` says."""
+    """The time between two messages, in units of its mean: memoryless, or uneven as `cv` says."""
     if traffic.kind != "bursty":
         return lambda: dice.expovariate(1.0)
     shape = 1 / (traffic.cv * traffic.cv)

@@ -48,6 +48,7 @@ class World:
         ]
         self._crowd = Crowd(scenario, self.dice("people"))
         self._dice = self.dice("world")
+        self._scalers: list[Scaler] = []
         self._counted = (0.0, 0.0)
         self._sampled = (0.0, 0.0)
 
@@ -71,6 +72,8 @@ class World:
                 message.after = None
                 cell.time_out(message)
         busy_s, there_s = self._used()
+        paid_s = sum(scaler.paid_s for scaler in self._scalers)
+        self.outcome.paid_s = paid_s if self._scalers else there_s
         self.outcome.accelerator_s = there_s - self._counted[1]
         self.outcome.busy = (busy_s - self._counted[0]) / max(1e-9, self.outcome.accelerator_s)
         return self.outcome
@@ -183,6 +186,7 @@ class World:
 
     def _scale(self, cell: Cell) -> None:
         scaler = Scaler(self.scenario)
+        self._scalers.append(scaler)
         cell.resize(scaler.first)
 
         def look() -> None:
