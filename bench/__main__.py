@@ -1,7 +1,7 @@
 """`python -m bench [NAME ...]`: runs the named measurements, one after another.
 
 Without a name it runs those that take no options. `context`, `engine`, `isolation`, `levers`,
-`overload`, `remembering`, `routing`, `rush`, `soak` and `tokens` do.
+`remembering`, `routing`, `rush`, `soak` and `tokens` do.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from bench import (
     isolation,
     levers,
     moving,
-    overload,
     placement,
     remembering,
     routing,
@@ -45,7 +44,6 @@ WITH_OPTIONS: dict[str, Callable[[list[str]], None]] = {
     "engine": engine.main,
     "isolation": isolation.main,
     "levers": levers.main,
-    "overload": overload.main,
     "remembering": remembering.main,
     "routing": routing.main,
     "rush": rush.main,

@@ -10,11 +10,13 @@ ROOT = Path(__file__).parent.parent
 FULL = "requirements.lock"
 OPENVINO = "requirements-openvino.lock"
 FLEET = "requirements-fleet.lock"
+SIMULATE = "requirements-simulate.lock"
 LOCKS = (
     FULL,
     "requirements-run.lock",
     OPENVINO,
     FLEET,
+    SIMULATE,
     "requirements-bootstrap.lock",
     "requirements-peers.lock",
 )
@@ -47,14 +49,17 @@ def test_openvino_comes_beside_the_versions_that_were_tested() -> None:
     assert {pin for pin in pins(OPENVINO) if pin[0] in named} <= pins(FULL)
 
 
-def test_a_fleet_runs_on_the_versions_that_were_tested() -> None:
-    assert pins("requirements-run.lock") <= pins(FLEET) <= pins(FULL)
-    extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    wanted = {found[0] for line in extra["fleet"] if (found := re.match(r"[\w-]+", line))}
-    assert wanted <= {name for name, _ in pins(FLEET)}, "run make lock"
+@pytest.mark.parametrize(("extra", "lock"), [("fleet", FLEET), ("simulate", SIMULATE)])
+def test_an_extra_runs_on_the_versions_that_were_tested(extra: str, lock: str) -> None:
+    assert pins("requirements-run.lock") <= pins(lock) <= pins(FULL)
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    wanted = {found[0] for line in extras[extra] if (found := re.match(r"[\w-]+", line))}
+    assert wanted <= {name for name, _ in pins(lock)}, "run make lock"
 
 
-@pytest.mark.parametrize("lock", [FULL, "requirements-run.lock", OPENVINO, FLEET])
+@pytest.mark.parametrize("lock", [FULL, "requirements-run.lock", OPENVINO, FLEET, SIMULATE])
 def test_every_direct_dependency_is_locked(lock: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = {found[0] for line in project["dependencies"] if (found := re.match(r"[\w-]+", line))}

@@ -19,7 +19,7 @@ from tertulia.core.quota import Reservation
 from tertulia.core.returns import Returns
 from tertulia.core.types import Lane, ModelState, Reason, TooManyRunning, Usage
 from tertulia.simulator.budgets import Budgets
-from tertulia.simulator.caches import Warmth
+from tertulia.simulator.warmth import Warmth
 from tertulia.simulator.clock import Clock
 from tertulia.simulator.line import Line
 from tertulia.simulator.outcome import Flow, Outcome

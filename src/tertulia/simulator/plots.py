@@ -1,4 +1,4 @@
-"""Pictures of a run as SVG, by matplotlib, which is an extra: `pip install 'tertulia[plots]'`.
+"""Pictures of a run as SVG, by matplotlib, which is an extra: `pip install 'tertulia[simulate]'`.
 
 The same run gives the same bytes: no dates, no random names.
 """
@@ -38,9 +38,7 @@ def drawings(told: Sequence[Told]) -> list[tuple[str, str]]:
     found = [("What became of the messages", _svg(lambda figure: _draw_shares(figure, told)))]
     for title, value in lines:
         if _says_something(told, value):
-            found.append(
-                (title, _svg(lambda figure, value=value: _draw_lines(figure, told, value)))
-            )  # type: ignore[misc]  # bound at once
+            found.append((title, _svg(partial(_draw_lines, told=told, value=value))))
     return found
 
 

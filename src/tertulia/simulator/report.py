@@ -47,7 +47,7 @@ The same scenario and seed give this page again, byte by byte.</p>
 {% for title, svg in pictures %}<h2>{{ title }}</h2>
 {{ svg }}
 {% else %}<p>No pictures: matplotlib is not installed here
-(<code>pip install 'tertulia[plots]'</code>).</p>
+(<code>pip install 'tertulia[simulate]'</code>).</p>
 {% endfor %}
 <h2>What was put in</h2>
 {% for name, text in inputs %}<details><summary>{{ name }}</summary><pre>{{ text }}</pre></details>

@@ -37,8 +37,8 @@ def simulate(
 
     Admission, budgets, lanes, waits, the ladder and the engine's scheduler are the code that runs
     live; machines, people and their faults are invented. The same scenario and seed give the same
-    bytes. Pictures in the report need `pip install 'tertulia[plots]'`; scenarios of the fast engine
-    are some ten times faster with `pip install 'tertulia[fast]'`.
+    bytes. Pictures in the report need `pip install 'tertulia[simulate]'`; scenarios of the fast engine
+    are some ten times faster with `pip install 'tertulia[simulate]'`.
     """
     from tertulia.simulator.line import LineTooLong
     from tertulia.simulator.scenario import CantUse, load, shipped
@@ -85,7 +85,7 @@ def _write(folder: Path, play: Play, told: list[Told]) -> None:
         fail(f"The report can't be written: {error.strerror}.")
     remark(f"written: {path}")
     if not has_matplotlib():
-        remark("It has no pictures: pip install 'tertulia[plots]' for them.")
+        remark("It has no pictures: pip install 'tertulia[simulate]' for them.")
 
 
 def _changes(given: list[str], seed: int | None) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Whose prefix a region still has in its caches, after something has emptied some of them.
 
-Nothing is kept for whom nothing was lost: everybody begins warm, as in a fleet that has run for long.
+Nothing is kept of whom nothing was lost: all begin warm, as in a fleet that has run for long.
 """
 
 from __future__ import annotations
