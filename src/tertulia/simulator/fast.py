@@ -28,7 +28,7 @@ from tertulia.simulator.people import PLUS
 from tertulia.simulator.scaling import Scaler
 from tertulia.simulator.scenario import Scenario
 from tertulia.simulator.traffic import rate_of
-from tertulia.simulator.watch import Watch, ladder_of
+from tertulia.simulator.watch import LOOK_S, Watch, ladder_of
 
 # In the order of their lanes.
 _NAMES: Final = (PLUS, FREE)
@@ -105,7 +105,10 @@ class _Run:
         self._rate = rate_of(scenario.traffic)
         self._plans = [scenario.plan(name) for name in _NAMES]
         policy = scenario.policy
-        self._ladder = ladder_of(policy.ladder, policy.plain_gap, look_s=self._beat_s)
+        # The ladder is looked at as often as live, or at every beat of a long run.
+        self._look_s = max(LOOK_S, self._beat_s)
+        self._ladder = ladder_of(policy.ladder, policy.plain_gap, look_s=self._look_s)
+        self._next_look, self._used_s, self._had_s = self._look_s, 0.0, 0.0
         self._watch, self._pace = Watch(), Pace()
         self._outcome = Outcome()
         self._scaler = Scaler(scenario) if scenario.scaling.kind != "fixed" else None
@@ -221,11 +224,21 @@ class _Run:
         self._pace = self._pace.after(self._view(until))
         waiting = int(self._n[N.LINE]) + int(self._n[N.LINE + 1])
         self._outcome.most_waiting = max(self._outcome.most_waiting, waiting)
-        load = self._watch.look(until, waiting=waiting, n_slots=self._size)
-        if self._ladder.look(until, load, held_in_all / there_s if there_s else 1.0):
-            self._outcome.steps.append((until, self._ladder.rung, 0))
-        if self._scaler and until % self._scenario.scaling.every_s < self._beat_s:
-            self._size = self._scaler.look(until, load, self._size)
+        self._used_s += held_in_all
+        self._had_s += there_s
+        if self._next_look - 1e-9 <= until < self._scenario.seconds:
+            self._next_look = until + self._look_s
+            self._look(until, waiting)
+
+    def _look(self, now: float, waiting: int) -> None:
+        """At the load: the ladder's look, and the scaler's."""
+        load = self._watch.look(now, waiting=waiting, n_slots=self._size)
+        busy = self._used_s / self._had_s if self._had_s else 1.0
+        self._used_s = self._had_s = 0.0
+        if self._ladder.look(now, load, busy):
+            self._outcome.steps.append((now, self._ladder.rung, 0))
+        if self._scaler and now % self._scenario.scaling.every_s < self._look_s:
+            self._size = self._scaler.look(now, load, self._size)
 
     def _kinds_now(self) -> list[tuple[int, int, float]]:
         begun, ended, _, seconds, _ = self._kinds
