@@ -1,7 +1,7 @@
 """`python -m bench [NAME ...]`: runs the named measurements, one after another.
 
 Without a name it runs those that take no options. `context`, `engine`, `isolation`, `levers`,
-`remembering`, `routing`, `rush`, `soak` and `tokens` do.
+`remembering`, `routing`, `rush`, `simulator`, `soak` and `tokens` do.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from bench import (
     remembering,
     routing,
     rush,
+    simulator,
     soak,
     store,
     turns,
@@ -47,6 +48,7 @@ WITH_OPTIONS: dict[str, Callable[[list[str]], None]] = {
     "remembering": remembering.main,
     "routing": routing.main,
     "rush": rush.main,
+    "simulator": simulator.main,
     "soak": soak.main,
     "tokens": tokens.main,
 }

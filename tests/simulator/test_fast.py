@@ -10,8 +10,9 @@ import pytest
 
 from tertulia.core.types import Lane
 from tertulia.core.waiting import LaneState, LineView, Pace, wait_s
-from tertulia.simulator import fast, loop
+from tertulia.simulator import fast, heaps, loop
 from tertulia.simulator.fast import play_fast
+from tertulia.simulator.line import LineTooLong
 from tertulia.simulator.outcome import Outcome
 from tertulia.simulator.people import PLUS, Message
 from tertulia.simulator.scenario import CantUse, Scenario, Variant, parse
@@ -74,7 +75,9 @@ def values(one: Scenario, outcome: Outcome) -> Any:
     ],
 )
 def test_it_agrees_with_the_exact_engine_message_by_message(policy: dict[str, Any]) -> None:
-    one = scenario(policy=policy, plans={"free": {"wait_s": 2.0}})
+    # Far enough from every rung's line that chance takes none.
+    traffic = {"per_s": 190 if policy["ladder"] == "live" else 140}
+    one = scenario(policy=policy, plans={"free": {"wait_s": 2.0}}, traffic=traffic)
     quick, exact = play_fast(one, is_compiled=False), Replayed(one).play()
     assert [rung for _, rung, _ in quick.steps] == [rung for _, rung, _ in exact.steps]
     for name in ("plus", "free"):
@@ -85,7 +88,7 @@ def test_it_agrees_with_the_exact_engine_message_by_message(policy: dict[str, An
         assert mine.n_small / mine.n == pytest.approx(right.n_small / right.n, abs=0.01)
         assert mine.wait_p50_s == pytest.approx(right.wait_p50_s, abs=0.1)
     assert quick.busy == pytest.approx(exact.busy, abs=0.01)
-    assert quick.most_waiting == pytest.approx(exact.most_waiting, rel=0.1, abs=5)
+    assert quick.most_waiting == pytest.approx(exact.most_waiting, rel=0.1, abs=10)
 
 
 @pytest.mark.skipif(not WITH_NUMBA, reason="needs numba")
@@ -128,7 +131,7 @@ def test_it_scales_and_pays_for_what_loads() -> None:
 def test_a_line_that_no_memory_holds_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fast, "MOST_WAITING", 50)
     policy = {"ladder": "off", "door": False}
-    with pytest.raises(fast.LineTooLong, match="more than 50 messages wait"):
+    with pytest.raises(LineTooLong, match="more than 50 messages wait"):
         play_fast(scenario(policy=policy), is_compiled=False)
 
 
@@ -160,7 +163,7 @@ def _is_let_in(lane: Lane, limit_s: float, view: LineView, pace: Pace) -> bool:
         for _ in range(view.lane(one).queued):
             _stand(run, place)
     for _ in range(20):
-        fast.heaps.plain_push(run._ends, 0, 1e9, 1)
+        heaps.plain_push(run._ends, 0, 1e9, 1)
     came = ([1.5], [int(lane is Lane.FREE)], [1], [1], [400.0])
     run._machine.play(
         1.0, 2.0, came, n, f, run._bins, run._lanes, [0, 0], run._ends, run._lines, run._store,
@@ -172,7 +175,7 @@ def _is_let_in(lane: Lane, limit_s: float, view: LineView, pace: Pace) -> bool:
 def _stand(run: Any, lane: int) -> None:
     n = run._n
     n[loop.N.FREE] -= 1
-    fast.heaps.plain_push(run._lines[lane], 0, 0.0, run._free[n[loop.N.FREE]])
+    heaps.plain_push(run._lines[lane], 0, 0.0, run._free[n[loop.N.FREE]])
     n[loop.N.LINE + lane] += 1
 
 

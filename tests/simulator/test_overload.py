@@ -55,8 +55,13 @@ def scene(
 @cache
 def story(name: str) -> Outcome:
     """Twice the plan, once the line is as long as it becomes."""
-    policy = {"nothing": NOTHING, "paid first": PAID_FIRST, "short": SHORT, "all": ALL}[name]
-    return scene(policy, seconds=110.0, warm_s=30.0)
+    policies: dict[str, dict[str, Any]] = {
+        "nothing": NOTHING,
+        "paid first": PAID_FIRST,
+        "short": SHORT,
+        "all": ALL,
+    }
+    return scene(policies[name], seconds=110.0, warm_s=30.0)
 
 
 @cache

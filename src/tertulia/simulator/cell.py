@@ -19,12 +19,12 @@ from tertulia.core.quota import Reservation
 from tertulia.core.returns import Returns
 from tertulia.core.types import Lane, ModelState, Reason, TooManyRunning, Usage
 from tertulia.simulator.budgets import Budgets
-from tertulia.simulator.warmth import Warmth
 from tertulia.simulator.clock import Clock
 from tertulia.simulator.line import Line
 from tertulia.simulator.outcome import Flow, Outcome
 from tertulia.simulator.people import Message, spread
 from tertulia.simulator.scenario import Scenario
+from tertulia.simulator.warmth import Warmth
 from tertulia.simulator.watch import LOOK_S, Watch, ladder_of
 
 LARGE: Final = "large"

@@ -1,8 +1,9 @@
 """The fast engine: the same policies at the same moments, and between them one tight loop.
 
 Once a second (less often in a long run) the service's own line, load and ladder are looked at, and
-what they decide is handed to the loop as numbers. With numba (`pip install 'tertulia[simulate]'`) the
-loop is compiled; without it plain Python runs the same source, to the same results.
+what they decide is handed to the loop as numbers. With numba (`pip install
+'tertulia[simulate]'`) the loop is compiled; without it plain Python runs the same source, to the
+same results.
 """
 
 from __future__ import annotations

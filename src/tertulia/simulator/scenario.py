@@ -259,9 +259,10 @@ class Scenario(Table):
             Budget(one.name, one.unit, one.limit * MILLI, one.refill_s * 1000)
             for one in table.budgets
         )
-        given = table.model_dump(exclude={"budgets", "lane"})
+        given = table.model_dump(exclude={"budgets", "lane", "abandon_s"})
         budgets = budgets if self.policy.budgets else ()
-        return Plan(name=name, lane=Lane[table.lane.upper()], budgets=budgets, **given)
+        lane, abandon_s = Lane[table.lane.upper()], table.abandon_s
+        return Plan(name=name, lane=lane, budgets=budgets, abandon_s=abandon_s, **given)
 
 
 def _beyond_fast(scenario: Scenario) -> str:
