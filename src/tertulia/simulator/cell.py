@@ -102,23 +102,19 @@ class Cell:
         self.line.join(message)
         self._begin_next()
 
-    def wait_s(self, lane: Lane) -> float:
-        """How long a newcomer of this lane is told that it will wait."""
-        if self.n_busy < self.size:
-            return 0.0
-        return self.line.outlook(lane, self._clock.now, max(1, self.size))[0]
-
     def _may_join(self, message: Message, terms: Terms) -> bool:
         if self.n_busy < self.size:
             return True
         now, limit_s = self._clock.now, terms.starts_within_s
-        wait_s, per_s = self.line.outlook(message.lane, now, max(1, self.size))
+        n_slots = max(1, self.size)
+        wait_s = self.line.wait_s(message.lane, now, n_slots)
         if not self.scenario.policy.returns:
             if wait_s <= limit_s:
                 return True
             self._refuse(message, None)
             return False
         gateway = self._dice.randrange(self.scenario.fleet.gateways) if self.is_store_lost else 0
+        per_s = self.line.starts_per_s(message.lane, now, n_slots)
         returns = self._returns.setdefault((message.lane, gateway), Returns())
         back_s = returns.ask(
             str(message.owner), now, wait_s=wait_s, limit_s=limit_s, starts_per_s=per_s

@@ -13,17 +13,17 @@ from typing import Any
 Heap = Any
 
 
-def plain_heap(capacity: int) -> Heap:  # noqa: ARG001  # as for arrays
+def plain_heap(capacity: int) -> Heap:  # noqa: ARG001  # arrays need it
     """An empty heap for plain Python."""
     return []
 
 
-def plain_push(heap: Heap, n: int, key: float, number: int) -> None:  # noqa: ARG001  # as below
+def plain_push(heap: Heap, n: int, key: float, number: int) -> None:  # noqa: ARG001  # arrays need it
     """Adds a pair to a heap of n."""
     heapq.heappush(heap, (key, number))
 
 
-def plain_pop(heap: Heap, n: int) -> tuple[float, int]:  # noqa: ARG001  # as below
+def plain_pop(heap: Heap, n: int) -> tuple[float, int]:  # noqa: ARG001  # arrays need it
     """Takes the lowest out of a heap of n."""
     found: tuple[float, int] = heapq.heappop(heap)
     return found

@@ -94,14 +94,17 @@ class Line:
         """Learns how long replies last, as gateways do once a second."""
         self.pace = self.pace.after(self.view(now))
 
-    def outlook(self, lane: Lane, now: float, n_slots: int) -> tuple[float, float]:
-        """How long a newcomer of this lane will wait, and how many of it begin a second."""
+    def wait_s(self, lane: Lane, now: float, n_slots: int) -> float:
+        """How long a newcomer of this lane will wait."""
         view = self.view(now)
-        per_s = starts_per_s(view, self.pace, lane, n_slots=n_slots)
         place = view.queued_before(lane) + 1
         if self._by_pool:  # as if no lane went before: what waits, through the whole pool
-            return place * self.pace.reply_s(lane) / n_slots, per_s
-        return wait_s(view, self.pace, lane, place=place, n_slots=n_slots), per_s
+            return place * self.pace.reply_s(lane) / n_slots
+        return wait_s(view, self.pace, lane, place=place, n_slots=n_slots)
+
+    def starts_per_s(self, lane: Lane, now: float, n_slots: int) -> float:
+        """How many of this lane begin a second."""
+        return starts_per_s(self.view(now), self.pace, lane, n_slots=n_slots)
 
     def _rank(self, message: Message, line: list[tuple[int, int, Message]]) -> int:
         lane, who = message.lane, (message.lane, message.owner)
