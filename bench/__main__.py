@@ -1,7 +1,7 @@
 """`python -m bench [NAME ...]`: runs the named measurements, one after another.
 
 Without a name it runs those that take no options. `context`, `engine`, `isolation`, `levers`,
-`remembering`, `routing`, `rush`, `simulator`, `soak` and `tokens` do.
+`remembering`, `replay`, `routing`, `rush`, `simulator`, `soak` and `tokens` do.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from bench import (
     moving,
     placement,
     remembering,
+    replay,
     routing,
     rush,
     simulator,
@@ -46,6 +47,7 @@ WITH_OPTIONS: dict[str, Callable[[list[str]], None]] = {
     "isolation": isolation.main,
     "levers": levers.main,
     "remembering": remembering.main,
+    "replay": replay.main,
     "routing": routing.main,
     "rush": rush.main,
     "simulator": simulator.main,

@@ -217,8 +217,10 @@ class Cell:
             message = self.line.first()
             if message is None:
                 return
-            if self._is_too_late(message) and self.scenario.policy.drops_dead:
-                continue
+            if self._is_too_late(message):
+                if self.scenario.policy.drops_dead:
+                    continue
+                message.counts = False  # it was counted as what it is; now it only takes time
             self._begin(message)
 
     def _is_too_late(self, message: Message) -> bool:

@@ -139,4 +139,5 @@ def percentile(values: list[float], percent: int) -> float:
     """The value that so many of a hundred do not exceed; 0 of none."""
     if len(values) < 2:
         return values[0] if values else 0.0
+    assert 0 < percent < 100, percent
     return quantiles(values, n=100, method="inclusive")[percent - 1]

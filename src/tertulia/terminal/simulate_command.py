@@ -37,8 +37,8 @@ def simulate(
 
     Admission, budgets, lanes, waits, the ladder and the engine's scheduler are the code that runs
     live; machines, people and their faults are invented. The same scenario and seed give the same
-    bytes. `pip install 'tertulia[simulate]'` brings the report's pictures, and makes scenarios of the
-    fast engine some ten times faster.
+    bytes. `pip install 'tertulia[simulate]'` brings the report's pictures, and makes the
+    fast engine's scenarios some ten times faster.
     """
     from tertulia.simulator.line import LineTooLong
     from tertulia.simulator.scenario import CantUse, load, shipped
