@@ -163,10 +163,10 @@ def _is_let_in(lane: Lane, limit_s: float, view: LineView, pace: Pace) -> bool:
         for _ in range(view.lane(one).queued):
             _stand(run, place)
     for _ in range(20):
-        heaps.plain_push(run._ends, 0, 1e9, 1)
+        heaps.plain_push(run._ends, (1e9, 1))
     came = ([1.5], [int(lane is Lane.FREE)], [1], [1], [400.0])
     run._machine.play(
-        1.0, 2.0, came, n, f, run._bins, run._lanes, [0, 0], run._ends, run._lines, run._store,
+        1.0, 2.0, came, n, f, run._bins, run._lanes, run._lane_of_kind, [0, 0], run._ends, run._lines, run._store,
         run._free, run._tags, run._kinds, run._base, run._write,
     )  # fmt: skip
     return int(n[loop.N.REFUSED_NOW]) == 0
@@ -175,7 +175,7 @@ def _is_let_in(lane: Lane, limit_s: float, view: LineView, pace: Pace) -> bool:
 def _stand(run: Any, lane: int) -> None:
     n = run._n
     n[loop.N.FREE] -= 1
-    heaps.plain_push(run._lines[lane], 0, 0.0, run._free[n[loop.N.FREE]])
+    heaps.plain_push(run._lines[lane], (0.0, run._free[n[loop.N.FREE]]))
     n[loop.N.LINE + lane] += 1
 
 

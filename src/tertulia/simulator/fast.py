@@ -146,6 +146,9 @@ class _Run:
             machine.integers(loop.KINDS),
         )
         self._base, self._write = machine.floats(loop.KINDS), machine.floats(loop.KINDS)
+        of_kinds = [self._lanes[(kind % loop.LOWERED) // 4] for kind in range(loop.KINDS)]
+        self._lane_of = machine.given(np.array(self._lanes))
+        self._lane_of_kind = machine.given(np.array(of_kinds))
         self._fill_kinds()
         n, f, people = self._n, self._f, scenario.people
         n[N.FREE] = MOST_WAITING
@@ -197,7 +200,7 @@ class _Run:
             self._kinds[2][place] = 0.0
         self._machine.play(
             now, until, self._come(now, until), n, f, self._bins,
-            self._machine.given(np.array(self._lanes)), lowered, self._ends, self._lines,
+            self._lane_of, self._lane_of_kind, lowered, self._ends, self._lines,
             self._store, self._free, self._tags, self._kinds, self._base, self._write,
         )  # fmt: skip
         if n[N.FULL]:

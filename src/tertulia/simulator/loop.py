@@ -90,39 +90,43 @@ def build(jit: Jit, push: Any, pop: Any) -> Any:  # noqa: C901  # as for what it
 
     @jit
     def play(  # type: ignore[no-untyped-def]  # noqa: C901  # compiled; in Python calls would cost more than all they do
-        begins, until, came, n, f, bins, lane_of, lowered, ends, lines, store, free, tags, kinds,
+        begins, until, came, n, f, bins, lane_of, lane_of_kind, lowered, ends, lines, store, free, tags, kinds,
         base, write,
     ):  # fmt: skip
         at, plans, easy, owners, answers = came
         s_at, s_kind, s_answer, s_counts = store
         k_begun, k_ended, k_held_s, k_seconds, k_counted = kinds
+        # What is used for every message is quicker by a name of its own; the end writes it back.
+        busy, come, size, is_fair = n[_BUSY], n[_COME], n[_SIZE], n[_FAIR]
+        count_from, count_until, patience_s = f[_F_FROM], f[_F_UNTIL], f[_F_PATIENCE]
+        prompt_cost, token_cost = f[_F_PROMPT], f[_F_TOKEN]
         n_came = len(at)
         is_first = True
         for j in range(n_came + 1):
             now = at[j] if j < n_came else until
-            while is_first or (n[_BUSY] > 0 and ends[0][0] <= now):
+            while is_first or (busy > 0 and ends[0][0] <= now):
                 if is_first:  # there may be more accelerators than before
                     is_first = False
                     ended_at = begins
                 else:
-                    ended_at, packed = pop(ends, n[_BUSY])
-                    n[_BUSY] -= 1
-                    kind = int(packed) % _KINDS
-                    n[_RUNNING + lane_of[(kind % LOWERED) // 4]] -= 1
+                    ended_at, packed = pop(ends)
+                    busy -= 1
+                    kind = packed % _KINDS
+                    n[_RUNNING + lane_of_kind[kind]] -= 1
                     k_ended[kind] += 1
                     k_held_s[kind] += ended_at - begins
-                while n[_BUSY] < n[_SIZE] and n[_LINE] + n[_LINE + 1] > 0:
+                while busy < size and n[_LINE] + n[_LINE + 1] > 0:
                     lane = 0 if n[_LINE] > 0 else 1
-                    _, packed = pop(lines[lane], n[_LINE + lane])
+                    _, packed = pop(lines[lane])
                     n[_LINE + lane] -= 1
-                    place = int(packed) % _PLACES
+                    place = packed % _PLACES
                     free[n[_FREE]] = place
                     n[_FREE] += 1
                     kind = s_kind[place]
                     plan = kind // 4
                     counted = s_counts[place]
                     waited_s = ended_at - s_at[place]
-                    if waited_s > f[_F_PATIENCE]:
+                    if waited_s > patience_s:
                         n[_TIMED_OUT_NOW] += 1
                         n[_TIMED_OUT + plan] += counted
                         if n[_DROPS_DEAD]:
@@ -134,9 +138,9 @@ def build(jit: Jit, push: Any, pop: Any) -> Any:  # noqa: C901  # as for what it
                         f[_F_LONGEST_WAIT] = max(f[_F_LONGEST_WAIT], waited_s)
                     kind += LOWERED * lowered[plan]
                     seconds = base[kind] + write[kind] * s_answer[place]
-                    n[_COME] += 1
-                    push(ends, n[_BUSY], ended_at + seconds, n[_COME] * _KINDS + kind)
-                    n[_BUSY] += 1
+                    come += 1
+                    push(ends, (ended_at + seconds, come * _KINDS + kind))
+                    busy += 1
                     n[_RUNNING + lane] += 1
                     k_begun[kind] += 1
                     k_counted[kind] += counted
@@ -146,12 +150,12 @@ def build(jit: Jit, push: Any, pop: Any) -> Any:  # noqa: C901  # as for what it
                 break
             plan = plans[j]
             lane = lane_of[plan]
-            counted = 1 if f[_F_FROM] <= now < f[_F_UNTIL] else 0
-            is_full = n[_BUSY] >= n[_SIZE]
+            counted = 1 if count_from <= now < count_until else 0
+            is_full = busy >= size
             if is_full and f[_F_LIMIT + plan] < _FOR_EVER:
                 running = n[_RUNNING] + n[_RUNNING + 1]
                 queued = n[_LINE] + (n[_LINE + 1] if lane == 1 else 0)
-                ahead = queued + 1 - (n[_SIZE] - running)
+                ahead = queued + 1 - (size - running)
                 own = n[_RUNNING + 1] + (n[_RUNNING] if lane == 0 else 0)
                 reply_s = f[_F_REPLY + lane]
                 if own > 0:
@@ -163,23 +167,29 @@ def build(jit: Jit, push: Any, pop: Any) -> Any:  # noqa: C901  # as for what it
                     n[_REFUSED_NOW] += 1
                     n[_REFUSED + plan] += counted
                     continue
-            allowed = min(answers[j], f[_F_LONGEST + plan])
-            answer = min(allowed, f[_F_CAP + plan])
-            kind = plan * 4 + easy[j] * 2 + (1 if answer < allowed else 0)
+            answer, kind = answers[j], plan * 4 + easy[j] * 2
+            if answer > f[_F_LONGEST + plan]:
+                answer = f[_F_LONGEST + plan]
+            if answer > f[_F_CAP + plan]:
+                answer = f[_F_CAP + plan]
+                kind += 1  # it is short
             rank = 0.0
-            if n[_FAIR]:
+            if is_fair:
                 owner = owners[j]
                 tag = f[_F_TAG + lane]
                 floor = lines[lane][0][0] if n[_LINE + lane] > 0 else tag
-                rank = max(floor, tags[lane][owner])
-                tags[lane][owner] = own_tag = rank + f[_F_PROMPT] + f[_F_TOKEN] * answer
-                f[_F_TAG + lane] = max(tag, own_tag)
-            n[_COME] += 1
+                rank = tags[lane][owner]
+                if rank < floor:
+                    rank = floor
+                tags[lane][owner] = own_tag = rank + prompt_cost + token_cost * answer
+                if own_tag > tag:
+                    f[_F_TAG + lane] = own_tag
+            come += 1
             if not is_full:
                 kind += LOWERED * lowered[plan]
                 seconds = base[kind] + write[kind] * answer
-                push(ends, n[_BUSY], now + seconds, n[_COME] * _KINDS + kind)
-                n[_BUSY] += 1
+                push(ends, (now + seconds, come * _KINDS + kind))
+                busy += 1
                 n[_RUNNING + lane] += 1
                 k_begun[kind] += 1
                 k_counted[kind] += counted
@@ -188,12 +198,13 @@ def build(jit: Jit, push: Any, pop: Any) -> Any:  # noqa: C901  # as for what it
                 continue
             if n[_FREE] == 0:
                 n[_FULL] = 1
-                return
+                break
             n[_FREE] -= 1
             place = free[n[_FREE]]
             s_at[place], s_kind[place], s_answer[place] = now, kind, answer
             s_counts[place] = counted
-            push(lines[lane], n[_LINE + lane], rank, n[_COME] * _PLACES + place)
+            push(lines[lane], (rank, come * _PLACES + place))
             n[_LINE + lane] += 1
+        n[_BUSY], n[_COME] = busy, come
 
     return play
