@@ -105,6 +105,7 @@ def test_a_lost_regions_people_are_answered_elsewhere_from_cold_caches() -> None
     assert lost.n_cold > 0
     assert lost.all.n_paused > 0
     assert lost.group("plus").timed_out == 0.0
+    assert lost.all.n == lost.all.n_begun + lost.all.n_timed_out, "each is told one end"
     assert lost.all.timed_out < 0.01
     back = outcome(
         fleet=fleet, traffic={"per_s": 25}, faults=fault("region_lost", region=1, for_s=30)

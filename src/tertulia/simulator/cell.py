@@ -191,14 +191,18 @@ class Cell:
             self._clock.at(self._clock.now + GONE_S, lambda reply=reply: self.go_on(reply))  # type: ignore[misc]  # bound at once
 
     def leave(self) -> list[Message]:
-        """The whole region goes: all who waited, or whose reply ran, are without an answer."""
-        replies = self.lose(self.size)
+        """The whole region goes: all who waited, or whose reply ran, are without an answer. What
+        became of the latter is counted: they had begun."""
+        replies, messages = self.lose(self.size), list[Message]()
         self.size = 0
         for reply in [*replies, *self._interrupted]:
             self.line.ended(reply.message.lane)
             self.watch.ended(reply.slot, self._clock.now, reply.seconds)
+            self._outcome.group(reply.message.group).n_paused += reply.message.counts
+            reply.message.counts = False
+            messages.append(reply.message)
         self._interrupted.clear()
-        return [reply.message for reply in replies] + self.line.left()
+        return messages + self.line.left()
 
     def _interrupt(self, number: int) -> Reply:
         reply = self._running.pop(number)

@@ -88,8 +88,6 @@ class World:
     def leave(self, cell: Cell) -> None:
         """A region is lost: its people ask again where there is one."""
         for message in cell.leave():
-            if message.counts:
-                self.outcome.group(message.group).n_paused += 1
             message.at = self.clock.now + MOVED_S
             message.tries = max(1, message.tries)
             self.clock.at(message.at, lambda message=message: self._arrive(message))  # type: ignore[misc]  # bound at once
