@@ -2,8 +2,8 @@
 
 `python -m bench replay [--seconds 180]` fits how long a step takes on two loads, and compares the
 prediction on three others: 50, 80 and 120 % of what the engine can. It needs the small model. Time
-is counted in CPU seconds of one thread, and what is idle is skipped: so other processes only make it
-last longer. (They also make a CPU second worth less, by turns; the fewer of them the better.)
+is counted in CPU seconds of one thread, and what is idle is skipped: other processes make it last
+longer, and a CPU second worth less, by turns; the fewer of them the better.
 """
 
 from __future__ import annotations

@@ -166,8 +166,8 @@ def _is_let_in(lane: Lane, limit_s: float, view: LineView, pace: Pace) -> bool:
         heaps.plain_push(run._ends, (1e9, 1))
     came = ([1.5], [int(lane is Lane.FREE)], [1], [1], [400.0])
     run._machine.play(
-        1.0, 2.0, came, n, f, run._bins, run._lanes, run._lane_of_kind, [0, 0], run._ends, run._lines, run._store,
-        run._free, run._tags, run._kinds, run._base, run._write,
+        1.0, 2.0, came, n, f, run._bins, run._lanes, run._lane_of_kind, [0, 0], run._ends,
+        run._lines, run._store, run._free, run._tags, run._kinds, run._base, run._write,
     )  # fmt: skip
     return int(n[loop.N.REFUSED_NOW]) == 0
 

@@ -149,6 +149,7 @@ class _Run:
         of_kinds = [self._lanes[(kind % loop.LOWERED) // 4] for kind in range(loop.KINDS)]
         self._lane_of = machine.given(np.array(self._lanes))
         self._lane_of_kind = machine.given(np.array(of_kinds))
+        self._kinds_seen = self._kinds_now()
         self._fill_kinds()
         n, f, people = self._n, self._f, scenario.people
         n[N.FREE] = MOST_WAITING
@@ -195,7 +196,6 @@ class _Run:
             before = sum(self._pace.running(one, view) for one in _LANES[:place])
             f[F.LEFT + place] = max(1.0, self._size - before)
             f[F.REPLY_S + place] = self._pace.reply_s(_LANES[place])
-        kinds_before = self._kinds_now()
         for place in range(loop.KINDS):
             self._kinds[2][place] = 0.0
         self._machine.play(
@@ -205,12 +205,13 @@ class _Run:
         )  # fmt: skip
         if n[N.FULL]:
             raise LineTooLong(f"more than {MOST_WAITING:,} messages wait")
-        self._learn(now, until, kinds_before)
+        self._learn(now, until)
 
-    def _learn(self, now: float, until: float, before: list[tuple[int, int, float]]) -> None:
+    def _learn(self, now: float, until: float) -> None:
         """Tells the service's policies what has happened since the last beat."""
         held_in_all = 0.0
-        for kind, after in enumerate(self._kinds_now()):
+        before, self._kinds_seen = self._kinds_seen, self._kinds_now()
+        for kind, after in enumerate(self._kinds_seen):
             n_begun, n_ended = after[0] - before[kind][0], after[1] - before[kind][1]
             held_s = float(self._kinds[2][kind]) + (after[0] - after[1]) * (until - now)
             if n_begun:
@@ -246,7 +247,9 @@ class _Run:
 
     def _kinds_now(self) -> list[tuple[int, int, float]]:
         begun, ended, _, seconds, _ = self._kinds
-        return [(int(begun[k]), int(ended[k]), float(seconds[k])) for k in range(loop.KINDS)]
+        if self._machine.is_compiled:
+            begun, ended, seconds = begun.tolist(), ended.tolist(), seconds.tolist()
+        return list(zip(begun, ended, seconds, strict=True))
 
     def _come(self, now: float, until: float) -> tuple[Any, ...]:
         """Who comes in this beat, drawn at once."""
@@ -277,9 +280,8 @@ class _Run:
         return LineView(now, lanes)
 
     def _n_begun(self, lane: int) -> int:
-        begun = self._kinds[0]
-        kinds = range(loop.KINDS)
-        return sum(int(begun[k]) for k in kinds if self._lanes[(k % loop.LOWERED) // 4] == lane)
+        seen, lanes = self._kinds_seen, self._lane_of_kind
+        return sum(begun for (begun, _, _), one in zip(seen, lanes, strict=True) if one == lane)
 
     # What is seen.
 

@@ -89,9 +89,9 @@ def build(jit: Jit, push: Any, pop: Any) -> Any:  # noqa: C901  # as for what it
     """
 
     @jit
-    def play(  # type: ignore[no-untyped-def]  # noqa: C901  # compiled; in Python calls would cost more than all they do
-        begins, until, came, n, f, bins, lane_of, lane_of_kind, lowered, ends, lines, store, free, tags, kinds,
-        base, write,
+    def play(  # type: ignore[no-untyped-def]  # noqa: C901  # calls would cost too much
+        begins, until, came, n, f, bins, lane_of, lane_of_kind, lowered, ends, lines, store, free,
+        tags, kinds, base, write,
     ):  # fmt: skip
         at, plans, easy, owners, answers = came
         s_at, s_kind, s_answer, s_counts = store
