@@ -93,6 +93,7 @@ def test_it_agrees_with_the_exact_engine_message_by_message(policy: dict[str, An
 
 @pytest.mark.skipif(not WITH_NUMBA, reason="needs numba")
 def test_compiled_it_gives_the_same_to_the_last_message() -> None:
+    """It takes as long as a compiler takes."""
     one = scenario(policy={"ladder": "live"}, plans={"free": {"wait_s": 2.0}})
     plain, compiled = play_fast(one, is_compiled=False), play_fast(one, is_compiled=True)
     assert values(one, plain) == values(one, compiled)

@@ -34,6 +34,7 @@ def refusal(text: str) -> str:
         ("[traffic]\nper_s = 1e6", "300,000,000 messages are more than the exact engine plays"),
         ('[traffic]\nkind = "trace"', "a trace needs its file"),
         ('[traffic]\nkind = "burst"', "needs n, how many there are"),
+        ('[traffic]\nkind = "conversations"\nn = 900_000\nthink_s = 1', "are more than the exact"),
         ('[traffic]\nkind = "flood"', "traffic.kind"),
         ('[traffic]\nkind = "day"\nhourly = [1, 2]', "hourly needs 24 figures"),
         ("[policy]\nladder = 9", "policy.ladder"),
@@ -80,6 +81,16 @@ def test_every_shipped_scenario_can_be_used(name: str) -> None:
     assert play.title
     assert len(play.about) > 40, "it says what it is about"
     assert play.variants
+
+
+@pytest.mark.parametrize("name", [name for name, _ in shipped()])
+def test_every_shipped_scenario_has_a_page_with_a_picture(name: str) -> None:
+    stories = Path(__file__).parents[2] / "docs" / "stories"
+    page = (stories / f"{name}.md").read_text()
+    assert page.startswith(f"# {load(name).title}\n")
+    assert f"tertulia simulate {name} " in page
+    assert (stories / f"{name}.svg").read_text().startswith("<svg")
+    assert f"]({name}.md)" in (stories / "README.md").read_text()
 
 
 def test_a_variant_changes_what_it_says_and_nothing_else() -> None:

@@ -240,8 +240,8 @@ class Scenario(Table):
         if self.warm_s >= self.seconds:
             raise ValueError("warm_s must be less than seconds: else nothing is counted")
         most = MOST_MESSAGES if self.engine == "exact" else MOST_MESSAGES_FAST
-        n_expected = self.traffic.per_s * self.seconds * self.fleet.regions
-        if self.traffic.kind in ("poisson", "bursty", "day") and n_expected > most:
+        n_expected = _expected(self.traffic) * self.seconds * self.fleet.regions
+        if n_expected > most:
             raise ValueError(
                 f"{n_expected:,.0f} messages are more than the {self.engine} engine plays"
                 f" ({most:,}): simulate a tenth of the fleet, or less time"
@@ -263,6 +263,15 @@ class Scenario(Table):
         budgets = budgets if self.policy.budgets else ()
         lane, abandon_s = Lane[table.lane.upper()], table.abandon_s
         return Plan(name=name, lane=lane, budgets=budgets, abandon_s=abandon_s, **given)
+
+
+def _expected(traffic: TrafficTable) -> float:
+    """How many messages come a second, about; of a trace its file says."""
+    if traffic.kind in ("trace", "burst"):
+        return 0.0
+    if traffic.kind == "conversations":
+        return traffic.n / traffic.think_s
+    return traffic.per_s
 
 
 def _beyond_fast(scenario: Scenario) -> str:
