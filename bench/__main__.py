@@ -1,7 +1,7 @@
 """`python -m bench [NAME ...]`: runs the named measurements, one after another.
 
 Without a name it runs those that take no options. `context`, `engine`, `isolation`, `levers`,
-`overload`, `remembering`, `routing`, `rush`, `soak`, `steps` and `tokens` do.
+`remembering`, `replay`, `routing`, `rush`, `simulator`, `soak`, `steps` and `tokens` do.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from bench import (
     isolation,
     levers,
     moving,
-    overload,
     placement,
     plan,
     remembering,
+    replay,
     routing,
     rush,
+    simulator,
     soak,
     steps,
     store,
@@ -48,10 +49,11 @@ WITH_OPTIONS: dict[str, Callable[[list[str]], None]] = {
     "engine": engine.main,
     "isolation": isolation.main,
     "levers": levers.main,
-    "overload": overload.main,
     "remembering": remembering.main,
+    "replay": replay.main,
     "routing": routing.main,
     "rush": rush.main,
+    "simulator": simulator.main,
     "soak": soak.main,
     "steps": steps.main,
     "tokens": tokens.main,

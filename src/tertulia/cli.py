@@ -25,6 +25,7 @@ from tertulia.terminal.options import AsJson, Config, fail, settings_from
 from tertulia.terminal.plan_command import plan
 from tertulia.terminal.roles import DieWithParent, gateway, lanes, starting, worker
 from tertulia.terminal.scale_command import scale
+from tertulia.terminal.simulate_command import simulate
 
 if TYPE_CHECKING:
     from tertulia.replica.main import Registration
@@ -276,6 +277,7 @@ app.command()(drill)
 app.command()(plan)
 app.command()(calibrate)
 app.command()(scale)
+app.command()(simulate)
 
 
 @app.command("config")

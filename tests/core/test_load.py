@@ -22,6 +22,7 @@ from tertulia.core.load import (
     Load,
     Sight,
     Slot,
+    Spell,
     Tally,
     is_sound,
     load_of,
@@ -241,3 +242,19 @@ def test_sights_like_those_of_processes_are_sound(sight: Sight) -> None:
 )
 def test_a_sight_that_no_process_has_is_refused(sight: Sight) -> None:
     assert not is_sound(sight)
+
+
+def test_what_is_counted_together_is_what_is_told_one_by_one() -> None:
+    """Three replies of one kind within a look: whoever runs very many tells them as a spell."""
+    slot = Slot("large", "large", is_eased=True)
+    apart, together = Tally(0.0), Tally(0.0)
+    for at in (0.5, 1.0, 1.5):
+        apart.began(slot, at)
+    apart.ended(slot, 1.75, seconds=1.25)
+    together.counted(slot, 2.0, Spell(3, 1, 1.5 + 1.0 + 0.5 - 0.25, seconds=1.25))
+    for tally in (apart, together):
+        tally.refused(2)
+    first = apart.told(2.0, small=None, waiting=0)
+    assert together.told(2.0, small=None, waiting=0) == first
+    together.counted(slot, 3.0, Spell(0, 0, 2.0))
+    assert together.told(3.0, small=None, waiting=0) == apart.told(3.0, small=None, waiting=0)

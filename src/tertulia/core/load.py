@@ -102,6 +102,18 @@ class Load:
         return 2 * self.averaged_s * self.begun_per_s
 
 
+@dataclass(frozen=True, slots=True)
+class Spell:
+    """What the replies of one kind did since they were last told of, counted by whoever runs them:
+    how many began and ended, for how many seconds all of them held a slot, and how long those that
+    ended had held theirs, each on average."""
+
+    n_begun: int
+    n_ended: int
+    held_s: float
+    seconds: float = 0.0
+
+
 @dataclass(slots=True)
 class _Holding:
     """How many replies hold a slot, and for how many seconds in all since the last telling."""
@@ -147,9 +159,23 @@ class Tally:
         before = self._seconds.get(key, seconds)
         self._seconds[key] = before + WEIGHT * (seconds - before)
 
-    def refused(self) -> None:
-        """A turn was sent away because it could not start soon enough."""
-        self._n_refused += 1
+    def counted(self, slot: Slot, now: float, spell: Spell) -> None:
+        """All that replies of one kind did up to now, in place of `began` and `ended` for each."""
+        holding = self._holdings.setdefault(slot, _Holding(now))
+        holding.counted_at = now
+        holding.n_running += spell.n_begun - spell.n_ended
+        assert holding.n_running >= 0, slot
+        holding.held_s += spell.held_s
+        self._n_begun += spell.n_begun
+        if spell.n_ended:
+            key = (slot.model, slot.is_short)
+            before = self._seconds.get(key, spell.seconds)
+            moved = 1.0 - (1.0 - WEIGHT) ** spell.n_ended
+            self._seconds[key] = before + moved * (spell.seconds - before)
+
+    def refused(self, n: int = 1) -> None:
+        """Turns were sent away because they could not start soon enough."""
+        self._n_refused += n
 
     def told(
         self, now: float, *, small: str | None, waiting: int | None, over_s: float = AVERAGED_S
