@@ -32,6 +32,9 @@ async function run(answers: Answer[], turn = { post: post as typeof post | null,
       if (calls.length >= answers.length) stop.abort(); // no answer is left: the test is over
     },
     dice: () => 0,
+    now: () => 0,
+    wakes: () => () => {},
+    tabs: null,
   };
   const stop = new AbortController();
   const outcome: Outcome = await follow(turn, {

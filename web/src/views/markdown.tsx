@@ -2,7 +2,7 @@
 import type { JSX } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { signal } from "@preact/signals";
-import { healTail, splitBlocks } from "../text/blocks";
+import { GrowingBlocks, healTail } from "../text/blocks";
 
 type Renderer = typeof import("../text/markdown");
 
@@ -14,21 +14,26 @@ export async function loadRenderer(): Promise<void> {
 }
 
 export function Markdown({ text, growing }: { text: string; growing: boolean }): JSX.Element {
-  const { blocks, definitions } = splitBlocks(text);
+  const splitter = useRef(new GrowingBlocks());
+  const drawn = useRef<JSX.Element[]>([]);
+  const { blocks, definitions } = splitter.current.split(text);
   const last = blocks.length - 1;
-  return (
-    <div class="prose">
-      {blocks.map((block, index) => (
-        <Block
-          key={index}
-          text={growing && index === last ? healTail(block) : block}
-          definitions={growing ? "" : definitions}
-          closed={!growing || index < last}
-          render={renderer.value}
-        />
-      ))}
-    </div>
-  );
+  drawn.current = blocks.map((block, index) => {
+    const props: BlockProps = {
+      text: growing && index === last ? healTail(block) : block,
+      definitions: growing ? "" : definitions,
+      closed: !growing || index < last,
+      render: renderer.value,
+    };
+    const before = drawn.current[index];
+    // The same element is not even compared.
+    return before !== undefined && isSame(before.props as BlockProps, props) ? before : <Block key={index} {...props} />;
+  });
+  return <div class="prose">{drawn.current}</div>;
+}
+
+function isSame(a: BlockProps, b: BlockProps): boolean {
+  return a.text === b.text && a.definitions === b.definitions && a.closed === b.closed && a.render === b.render;
 }
 
 interface BlockProps {
