@@ -230,6 +230,34 @@ class Person:
             database.commit()
         return conversation
 
+    def lengthen(self, conversation: str, count: int) -> None:
+        """Makes a planted conversation one of `count` messages, one below the other, each with its
+        number in its text and some taller than others."""
+        here = (self.id, conversation)
+        with contextlib.closing(sqlite3.connect(self.service.database, timeout=10)) as database:
+            database.row_factory = sqlite3.Row
+            two = database.execute(
+                "SELECT * FROM messages WHERE owner = ? AND conversation_id = ? ORDER BY seq", here
+            ).fetchall()
+            above = two[-1]["id"]
+            for n in range(3, count + 1):
+                own = {
+                    "seq": n,
+                    "id": f"m_{n:09}",
+                    "parent_id": above,
+                    "content": f"Message {n}" + "\n\nand more of it" * (n % 7),
+                }
+                row = {**dict(two[(n - 1) % 2]), **own}
+                marks = ", ".join("?" * len(row))
+                adding = f"INSERT INTO messages ({', '.join(row)}) VALUES ({marks})"
+                database.execute(adding, tuple(row.values()))
+                above = own["id"]
+            database.execute(
+                "UPDATE conversations SET head_message_id = ? WHERE owner = ? AND id = ?",
+                (above, *here),
+            )
+            database.commit()
+
     async def quiet(self) -> None:
         """Ends what of theirs is still running, so that the next test has the engine alone."""
         running = rows(

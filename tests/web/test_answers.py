@@ -79,6 +79,37 @@ async def test_a_second_tab_shows_the_same_running_answer_once(person: Person) -
     await person.matches_store()
 
 
+async def test_tabs_share_one_connection_and_one_goes_on_when_the_other_closes(
+    person: Person,
+) -> None:
+    await person.open()
+    await person.ask(LONG)
+    begun = await person.talking()
+    other = await person.tab()
+    followed: list[str] = []
+    other.page.on(
+        "request", lambda asked: followed.append(asked.url) if "/stream" in asked.url else None
+    )
+    await other.open(person.conversation)
+    assert (await other.talking())[:20] == begun[:20]
+    assert followed == []
+    await person.page.close()
+    await other.lost_nothing(begun)
+    assert len(followed) >= 1
+
+
+async def test_an_answer_elsewhere_goes_on_after_a_reload(person: Person) -> None:
+    """Nobody would follow it, and it would be stopped, if the page did not."""
+    await person.open()
+    await person.ask(LONG)
+    begun = await person.talking()
+    first = person.conversation
+    async with person.page.expect_request("**/stream*"):
+        await person.page.goto(person.url)
+    await person.page.locator(f'a[href="/c/{first}"]').click()
+    await person.lost_nothing(begun)
+
+
 async def test_an_open_tab_shows_a_turn_asked_elsewhere_when_it_is_looked_at(
     person: Person,
 ) -> None:

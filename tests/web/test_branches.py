@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from playwright.async_api import Locator, expect
+from playwright.async_api import Browser, Locator, expect
 
 from tests.web.person import LONG, LONG_TOO, SHORT, Person, versions
 
@@ -42,6 +42,30 @@ async def test_an_edited_question_is_a_branch_and_both_remember_their_ends(perso
     assert parents[0] is None
     assert parents[2] is None
     assert parents[1] is not None
+
+
+async def test_a_branch_that_is_chosen_is_the_one_that_other_devices_open(
+    person: Person, chromium: Browser
+) -> None:
+    await person.open()
+    await person.ask_and_read(SHORT)
+    await person.last.get_by_role("button", name="Answer again").click()
+    await expect(versions(person.last)).to_have_text("2/2")
+    await person.ended()
+    async with person.page.expect_response("**/head"):
+        await _step(person.last, "Version before")
+    other = await chromium.new_context(storage_state=await person.context.storage_state())
+    page = await other.new_page()
+    await page.goto(person.page.url)
+    await expect(versions(page.locator(".message.reply").last)).to_have_text("1/2")
+    # A further answer made there does not move who reads here; it is counted.
+    await page.get_by_role("button", name="Answer again").click()
+    await expect(versions(page.locator(".message.reply").last)).to_have_text("3/3")
+    await person.page.wait_for_function(
+        """() => dispatchEvent(new Event('focus'))
+        && document.querySelector('.reply .branches')?.innerText.includes('1/3')"""
+    )
+    await other.close()
 
 
 async def test_a_branch_left_in_mid_answer_goes_on(person: Person) -> None:

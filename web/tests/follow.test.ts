@@ -16,7 +16,9 @@ const post = { path: "/v1/conversations/c_1/messages", body: { content: "Why?" }
 
 type Answer = (path: string, init: RequestInit) => Response | Promise<Response>;
 
-async function run(answers: Answer[], turn = { post: post as typeof post | null, messageId: null as string | null }) {
+async function run(
+  answers: Answer[], turn = { post: post as typeof post | null, messageId: null as string | null }, of: Partial<World> = {},
+) {
   const calls: { path: string; last: string | null; key: string | null; method: string }[] = [];
   let state: Assembly = EMPTY;
   const lengths: number[] = [];
@@ -35,6 +37,7 @@ async function run(answers: Answer[], turn = { post: post as typeof post | null,
     now: () => 0,
     wakes: () => () => {},
     tabs: null,
+    ...of,
   };
   const stop = new AbortController();
   const outcome: Outcome = await follow(turn, {
@@ -115,4 +118,49 @@ test("the text never shrinks over any number of breaks", async () => {
   const cuts = [2, 3, 4, 5, 6];
   const { lengths } = await run(cuts.map((to, i) => () => stream(wire(i === 0 ? 0 : (cuts[i - 1] ?? 0), to))));
   expect(lengths).toEqual([...lengths].sort((a, b) => a - b));
+});
+
+/** A line that says nothing until it is hung up. */
+const silent: Answer = (_, init) =>
+  new Response(new ReadableStream({ start: (line) => init.signal?.addEventListener("abort", () => line.error(new Error("hung up"))) }), { status: 200 });
+
+for (const [why, silentMs, isDead] of [["online", 1_500, true], ["online", 500, false], ["seen", 17_000, true], ["seen", 5_000, false]] as const) {
+  test(`a line that has been silent for ${silentMs} ms is ${isDead ? "taken for dead" : "kept"} when the page is ${why}`, async () => {
+    let nowMs = 0;
+    let wake: (why: "online" | "seen") => void = () => {};
+    let hungUp = false;
+    const line: Answer = (path, init) => {
+      init.signal?.addEventListener("abort", () => (hungUp = true));
+      queueMicrotask(() => queueMicrotask(() => {
+        nowMs += silentMs;
+        wake(why);
+        if (!hungUp) over.abort();
+      }));
+      return silent(path, init);
+    };
+    const over = new AbortController();
+    const world: World = {
+      fetch: async (path, init) => line(path, init),
+      sleep: async () => over.abort(),
+      dice: () => 0,
+      now: () => nowMs,
+      wakes: (tell) => ((wake = tell), () => (wake = () => {})),
+      tabs: null,
+    };
+    const sink = { assembly: () => {}, link: (link: string) => links.push(link), named: () => {} };
+    const links: string[] = [];
+    expect(await follow({ post: null, messageId: "m_reply" }, sink, world, over.signal)).toEqual({ kind: "left" });
+    expect(links.includes("broken")).toBe(isDead);
+  });
+}
+
+test("while another tab reads the reply nothing is fetched, and what it missed is fetched from there", async () => {
+  const heard: Assembly = { ...EMPTY, text: "Decode ", lastId: 2, meta: { ...(events[0]![1] as NonNullable<Assembly["meta"]>) } };
+  const tabs = {
+    listen: async (_: string, __: Assembly, keep: (state: Assembly) => void) => (keep(heard), "alone" as const),
+    read: () => ({ tell: () => {}, leave: () => {} }),
+  } as unknown as NonNullable<World["tabs"]>;
+  const { calls, state } = await run([() => stream(wire(2, events.length))], { post: null, messageId: "m_reply" }, { tabs });
+  expect(calls).toEqual([{ path: "/v1/messages/m_reply/stream?attempt=1", last: "2", key: null, method: "GET" }]);
+  expect(state.text).toBe(words.join(""));
 });

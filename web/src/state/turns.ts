@@ -80,14 +80,23 @@ export class Turns {
    * until that has arrived; null: it never did.
    */
   async stop(live: LiveReply): Promise<Message | null> {
+    const known = live.signal.aborted ? await live.whenNamed : (live.messageId ?? live.key);
+    const message = known === null ? null : ((await this.stopAs(known)) ?? (await this.stopLater(live, known)));
+    if (message === null) return null;
+    live.leave();
+    const { seq: _, ...fields } = message; // a reply of no conversation has none of its own
+    this.rename(live, message.id, message.parentId, { ...fields, live: null });
+    return message;
+  }
+
+  private async stopLater(live: LiveReply, triedAs: string): Promise<Message | null> {
     const id = await live.whenNamed;
-    if (id === null) return null;
+    return id === null || id === triedAs ? null : await this.stopAs(id);
+  }
+
+  private async stopAs(name: string): Promise<Message | null> {
     try {
-      const message = await call<Message>("POST", `/v1/messages/${encodeURIComponent(id)}/stop`);
-      live.leave();
-      const { seq: _, ...fields } = message; // a reply of no conversation has none of its own
-      this.rename(live, message.id, message.parentId, { ...fields, live: null });
-      return message;
+      return await call<Message>("POST", `/v1/messages/${encodeURIComponent(name)}/stop`);
     } catch (error) {
       if (error instanceof Refused && error.problem.status === 404) return null;
       throw error;

@@ -7,8 +7,8 @@ export function bytesOver(text: string, limit: number): number | null {
   return bytes > limit ? bytes : null;
 }
 
-// So many times the limit is still put into the box, to be shortened there; more would make it slow.
-const BOX_TIMES = 4;
+// Twice the limit is still put into the box, to be shortened there; more would make it slow.
+const BOX_TIMES = 2;
 
 /** Whether a text may be put into the box at all. */
 export function fitsTheBox(chars: number, limit: number): boolean {

@@ -149,7 +149,10 @@ const NOTICES: Record<string, string> = {
 };
 
 function Marks({ message }: { message: Shown }): JSX.Element | null {
-  const marks = message.notices.map((notice) => t(NOTICES[notice] ?? notice.replaceAll("_", " ")));
+  const marks = message.notices.map((notice) => {
+    const known = NOTICES[notice];
+    return known === undefined ? notice.replaceAll("_", " ") : t(known);
+  });
   const why = insteadOf(message);
   if (why !== null) marks.unshift(why);
   if (message.finish === "length") marks.push(t("Longest answer reached"));
