@@ -61,6 +61,7 @@ async def test_a_switch_of_conversation_in_mid_answer_and_back_loses_nothing(
 
 
 async def test_a_second_tab_shows_the_same_running_answer_once(person: Person) -> None:
+    """S-02."""
     await person.open()
     await person.ask_and_read(LONG)
     await person.ask(LONG_TOO)
@@ -113,6 +114,7 @@ async def test_an_answer_elsewhere_goes_on_after_a_reload(person: Person) -> Non
 async def test_an_open_tab_shows_a_turn_asked_elsewhere_when_it_is_looked_at(
     person: Person,
 ) -> None:
+    """S-03, S-10."""
     await person.open()
     await person.ask_and_read(SHORT)
     other = await person.tab()

@@ -47,6 +47,7 @@ async def test_an_edited_question_is_a_branch_and_both_remember_their_ends(perso
 async def test_a_branch_that_is_chosen_is_the_one_that_other_devices_open(
     person: Person, chromium: Browser
 ) -> None:
+    """S-28, S-29."""
     await person.open()
     await person.ask_and_read(SHORT)
     await person.last.get_by_role("button", name="Answer again").click()
@@ -66,6 +67,29 @@ async def test_a_branch_that_is_chosen_is_the_one_that_other_devices_open(
         && document.querySelector('.reply .branches')?.innerText.includes('1/3')"""
     )
     await other.close()
+
+
+async def test_a_stop_ends_the_answer_on_screen_and_no_other(person: Person) -> None:
+    """S-18."""
+    await person.open()
+    await person.ask(LONG)
+    await person.talking()
+    first = person.questions.first
+    await first.get_by_role("button", name="Edit and send again").click()
+    await person.page.locator(".is-editing textarea").fill(LONG_TOO)
+    await person.page.locator(".is-editing textarea").press("Enter")
+    await expect(person.questions.locator(".bubble")).to_have_text(LONG_TOO)
+    await person.talking()
+    await _step(first, "Version before")
+    await expect(person.questions.locator(".bubble")).to_have_text(LONG)
+    await person.page.get_by_role("button", name="Stop the answer").click()
+    await expect(person.last.get_by_text("Stopped.")).to_be_visible()
+    await _step(person.questions.first, "Next version")
+    assert await person.still_talking()
+    await person.ended()
+    await person.matches_store()
+    ends = [m["status"] for m in person.stored() if m["role"] == "assistant"]
+    assert ends == ["stopped", "completed"]
 
 
 async def test_a_branch_left_in_mid_answer_goes_on(person: Person) -> None:

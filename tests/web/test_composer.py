@@ -118,6 +118,7 @@ async def test_a_message_that_waits_can_be_changed_or_left_out(person: Person) -
 
 
 async def test_a_stop_that_is_quicker_than_its_message_stops_it(person: Person) -> None:
+    """S-12."""
     may_go = asyncio.Event()
 
     async def hold(route: Route) -> None:
@@ -179,6 +180,7 @@ async def test_a_megabyte_that_is_pasted_is_answered_at_once_with_the_limit(pers
 
 
 async def test_a_stopped_answer_is_continued(person: Person) -> None:
+    """S-17."""
     said = await person.plant(SHORT, "Once upon a", status="stopped", finish="stopped")
     await person.open(said)
     await person.last.get_by_role("button", name="Continue").click()

@@ -19,8 +19,18 @@ test("they are taken in the order in which they were typed, each behind the one 
   line.add("three", "auto", "m_1");
   const [two, three] = line.items.value;
   expect([two?.after, three?.after]).toEqual(["m_1", two?.key]);
-  expect(line.take()?.content).toBe("two");
+  line.take(two!.key);
   expect(contents(line)).toEqual(["three"]);
+  expect(line.below(two!.key)).toEqual([three]);
+});
+
+test("those of one branch do not wait for the answers of another one", () => {
+  const line = new Line("c_1");
+  line.add("here", "auto", "m_1");
+  line.add("there", "auto", "m_9");
+  line.add("here too", "auto", "m_1");
+  expect(line.below("m_1").map((one) => one.content)).toEqual(["here", "here too"]);
+  expect(line.below("m_9").map((one) => one.content)).toEqual(["there"]);
 });
 
 test("they outlive a reload, each with its key", () => {
@@ -28,7 +38,7 @@ test("they outlive a reload, each with its key", () => {
   line.add("two", "large", "m_1");
   expect(new Line("c_1").items.value).toEqual(line.items.value);
   expect(new Line("c_2").items.value).toEqual([]);
-  line.take();
+  line.take(line.items.value[0]!.key);
   expect(new Line("c_1").items.value).toEqual([]);
 });
 
@@ -61,7 +71,9 @@ test("one that was refused is the first again and waits for a word", () => {
   const line = new Line("c_1");
   line.add("two", "auto", "m_1");
   line.add("three", "auto", "m_1");
-  line.putBack(line.take()!);
+  const [two] = line.items.value;
+  line.take(two!.key);
+  line.putBack(two!);
   expect(contents(line)).toEqual(["two", "three"]);
   expect(line.held.value).toBe(true);
   line.items.value.forEach((one) => line.remove(one.key));
@@ -72,7 +84,7 @@ test("what another tab has sent is gone here too", () => {
   const [mine, theirs] = [new Line("c_1"), new Line("c_1")];
   mine.add("two", "auto", "m_1");
   theirs.readAgain();
-  theirs.take();
+  theirs.take(theirs.items.value[0]!.key);
   mine.readAgain();
   expect(contents(mine)).toEqual([]);
 });

@@ -44,6 +44,12 @@ export class Chat {
   readonly state = signal<"empty" | "loading" | "ready" | "failed" | "gone">("empty");
   readonly problem = signal<{ text: string; problem: Problem | null } | null>(null);
   readonly running: ReadonlySignal<LiveReply | null>; // on the branch on screen
+  /** What is to be sent below the branch on screen, or below no reply that is known. */
+  readonly waiting = computed(() => {
+    const leaf = this.leaf();
+    const lost = this.line.items.value.filter(({ after }) => !this.line.items.value.some(({ key }) => key === after) && !this.thread.messages.value.has(after));
+    return [...lost.flatMap((one) => [one, ...this.line.below(one.key)]), ...(leaf === null ? [] : this.line.below(leaf.id))];
+  });
   /** The message before which older ones can be read; null: the branch begins here. */
   readonly nextBefore: ReadonlySignal<string | null>;
   private creating: Promise<string> | null = null;
@@ -141,7 +147,8 @@ export class Chat {
   /** Sends what waits, below the branch on screen, although nobody waits for an answer any more. */
   sendWaiting(): void {
     this.line.held.value = false;
-    if (this.running.value === null) this.sendFirst(this.leaf()?.id ?? null);
+    const next = this.waiting.value[0];
+    if (this.running.value === null && next !== undefined) this.sendWaiter(next, this.leaf()?.id ?? null);
   }
 
   regenerate(of: Shown, model: string): void {
@@ -247,6 +254,7 @@ export class Chat {
     void this.run(live, ask, (problem) => {
       this.thread.drop([live.viewKey, localId]);
       this.complain(problem);
+      this.hold();
       giveBack(problem);
     });
   }
@@ -301,6 +309,7 @@ export class Chat {
     const isLocal = asked?.viewKey === asked?.id && asked?.id.startsWith("local_") === true;
     if (reply !== undefined) this.thread.drop([live.viewKey, ...(isLocal && asked !== undefined ? [asked.viewKey] : [])]);
     if (isLocal && asked !== undefined) this.giveBack(asked.content, reply?.requested ?? "auto");
+    this.hold();
     this.house.isRunning(this, null);
     await this.load();
   }
@@ -334,20 +343,22 @@ export class Chat {
     // Which siblings there are is the server's to say: another device may have made some.
     if (forked && !this.temporary) void this.pageOf(reply.id).then((page) => this.take(page, "keep"), () => {});
     if (reply.status === "completed" || reply.status === "stopped") this.sendNext(reply.id);
-    else if (this.line.items.value.length > 0) this.line.held.value = true;
+    else this.hold();
   }
 
-  private sendNext(parentId: string | null): void {
-    const next = this.line.items.value[0];
-    if (next === undefined || this.line.held.value) return;
-    if (next.after !== parentId && this.thread.messages.value.has(next.after)) return; // that answer is still to come
-    this.sendFirst(parentId);
+  private sendNext(ended: string): void {
+    const next = this.line.below(ended)[0];
+    if (next !== undefined && !this.line.held.value) this.sendWaiter(next, ended);
   }
 
-  private sendFirst(parentId: string | null): void {
-    const next = this.line.take();
-    if (next === null) return;
+  private sendWaiter(next: Waiting, parentId: string | null): void {
+    this.line.take(next.key);
     this.begin({ content: next.content, parentId, model: next.model, key: next.key }, (problem) => this.keepWaiting(next, problem));
+  }
+
+  // What waits for an answer that never came, or that is none, waits for a word of the person.
+  private hold(): void {
+    if (this.line.items.value.length > 0) this.line.held.value = true;
   }
 
   private keepWaiting(one: Waiting, problem: Problem | null): void {

@@ -29,9 +29,19 @@ export class Line {
     return this.items.value.length >= MOST_WAITING;
   }
 
+  /** Behind those that wait below the same reply already. */
   add(content: string, model: string, after: string): void {
-    const last = this.items.value.at(-1);
-    this.put([...this.items.value, { key: newTurnId(), content, model, after: last?.key ?? after }]);
+    this.put([...this.items.value, { key: newTurnId(), content, model, after: this.below(after).at(-1)?.key ?? after }]);
+  }
+
+  /** What waits below a reply: first what waits for it, then what waits for the answer to that. */
+  below(reply: string): readonly Waiting[] {
+    let last = reply;
+    return this.items.value.filter((one) => {
+      if (one.after !== last) return false;
+      last = one.key;
+      return true;
+    });
   }
 
   remove(key: string): void {
@@ -43,11 +53,9 @@ export class Line {
     if (rest.length === 0) this.held.value = false;
   }
 
-  /** Takes the first one out, to send it: those behind it wait for the answer to it, which has its key. */
-  take(): Waiting | null {
-    const [first, ...rest] = this.items.value;
-    this.put(rest);
-    return first ?? null;
+  /** Takes one out, to send it: those behind it wait for the answer to it, which has its key. */
+  take(key: string): void {
+    this.put(this.items.value.filter((one) => one.key !== key));
   }
 
   /** It could not be sent: it is the first again, and waits until the person says so. */

@@ -21,7 +21,7 @@ export function Composer({ chat, onSend }: { chat: Chat; onSend: () => void }): 
   const running = chat.running.value;
   const text = draft.value;
   const tooLong = lengthProblem(text);
-  const later = running !== null || chat.line.items.value.length > 0;
+  const later = running !== null || chat.waiting.value.length > 0;
   const full = later && chat.line.isFull;
   const ready = text.trim() !== "" && tooLong === null && !full && chat.state.value === "ready";
 

@@ -193,7 +193,7 @@ function Badge({ message }: { message: Shown }): JSX.Element | null {
 function ReplyTools({ chat, message }: { chat: Chat; message: Shown }): JSX.Element {
   const again = () => chat.regenerate(message, wanted.value);
   const rate = (rating: "up" | "down") => void chat.rate(message, message.feedback === rating ? null : rating);
-  const isLast = useDerived(() => chat.leaf()?.viewKey === message.viewKey && chat.line.items.value.length === 0, [chat, message]);
+  const isLast = useDerived(() => chat.leaf()?.viewKey === message.viewKey && chat.waiting.value.length === 0, [chat, message]);
   return (
     <>
       {message.status === "failed" && <Failed error={message.error} retry={again} partial={message.content !== ""} />}

@@ -7,7 +7,7 @@ import type { Waiting } from "../state/waiting";
 import { IconButton } from "./icons";
 
 export function WaitingLine({ chat }: { chat: Chat }): JSX.Element | null {
-  const items = chat.line.items.value;
+  const items = chat.waiting.value;
   if (items.length === 0) return null;
   const isHeld = chat.line.held.value && chat.running.value === null;
   return (
