@@ -159,6 +159,7 @@ class Person:
     async def copied(self, message: Locator) -> str:
         """A message's text as the page holds it: what its copy button gives."""
         await self.page.bring_to_front()
+        await message.scroll_into_view_if_needed()  # far from it there are no buttons
         await self.page.evaluate("() => navigator.clipboard.writeText('')")
         await message.get_by_role("button", name="Copy", exact=True).last.click()
         await expect(message.get_by_role("button", name="Copied")).to_be_visible()

@@ -72,24 +72,45 @@ async def test_a_branch_that_is_chosen_is_the_one_that_other_devices_open(
 async def test_a_stop_ends_the_answer_on_screen_and_no_other(person: Person) -> None:
     """S-18."""
     await person.open()
+    await person.ask_and_read(SHORT)
     await person.ask(LONG)
     await person.talking()
-    first = person.questions.first
-    await first.get_by_role("button", name="Edit and send again").click()
-    await person.page.locator(".is-editing textarea").fill(LONG_TOO)
-    await person.page.locator(".is-editing textarea").press("Enter")
-    await expect(person.questions.locator(".bubble")).to_have_text(LONG_TOO)
+    await _edit(person.questions.first, LONG_TOO)
+    await expect(person.questions.locator(".bubble")).to_have_text([LONG_TOO])
     await person.talking()
-    await _step(first, "Version before")
-    await expect(person.questions.locator(".bubble")).to_have_text(LONG)
+    await _step(person.questions.first, "Version before")
+    await expect(person.questions.locator(".bubble")).to_have_text([SHORT, LONG])
     await person.page.get_by_role("button", name="Stop the answer").click()
     await expect(person.last.get_by_text("Stopped.")).to_be_visible()
     await _step(person.questions.first, "Next version")
+    await expect(person.questions.locator(".bubble")).to_have_text([LONG_TOO])
     assert await person.still_talking()
     await person.ended()
     await person.matches_store()
     ends = [m["status"] for m in person.stored() if m["role"] == "assistant"]
+    assert ends == ["completed", "stopped", "completed"]
+
+
+async def test_a_question_that_is_edited_while_it_is_answered_stops_that_answer(
+    person: Person,
+) -> None:
+    await person.open()
+    await person.ask(LONG)
+    await person.talking()
+    await _edit(person.questions.first, SHORT)
+    await expect(person.questions.locator(".bubble")).to_have_text([SHORT])
+    await expect(versions(person.questions.first)).to_have_text("2/2")
+    await person.ended()
+    await person.matches_store()
+    ends = [m["status"] for m in person.stored() if m["role"] == "assistant"]
     assert ends == ["stopped", "completed"]
+
+
+async def _edit(question: Locator, text: str) -> None:
+    await question.get_by_role("button", name="Edit and send again").click()
+    editor = question.page.locator(".is-editing textarea")
+    await editor.fill(text)
+    await editor.press("Enter")
 
 
 async def test_a_branch_left_in_mid_answer_goes_on(person: Person) -> None:

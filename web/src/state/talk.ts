@@ -136,6 +136,16 @@ export class Chat {
     });
   }
 
+  /** Sends a question anew, beside the old one. An answer to it that is under way is stopped before. */
+  async edit(of: Shown, content: string, model: string): Promise<void> {
+    const answer = this.thread.children.value.get(of.id)?.find((one) => one.live?.quiet === false);
+    if (answer?.live) {
+      this.hold();
+      await this.stop(answer.live);
+    }
+    this.begin({ content, parentId: of.parentId, model, key: newTurnId() }, () => this.giveBack(content, model));
+  }
+
   /** Keeps a message until the answer on screen has ended. False: enough of them wait already. */
   sendLater(content: string, model: string): boolean {
     const leaf = this.leaf();

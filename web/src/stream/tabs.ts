@@ -33,6 +33,7 @@ export interface Reading {
 }
 
 interface Reader {
+  heard: boolean; // another tab has asked: before that nobody need be told anything
   state(): Assembly;
   give(): void; // another tab reads it as well: one of the two lets go
 }
@@ -62,10 +63,13 @@ export class Tabs {
 
   /** Says that this tab reads the reply. `give` is called when it should stop, as another tab does. */
   read(reply: string, state: () => Assembly, give: () => void): Reading {
-    const reader = { state, give };
+    const reader: Reader = { heard: false, state, give };
     this.readers.set(reply, reader);
+    this.post({ kind: "events", reply, from: this.id, events: [] }); // a tab that reads it too is found out
     return {
-      tell: (events) => this.post({ kind: "events", reply, from: this.id, events }),
+      tell: (events) => {
+        if (reader.heard) this.post({ kind: "events", reply, from: this.id, events });
+      },
       leave: () => {
         if (this.readers.get(reply) !== reader) return;
         this.readers.delete(reply);
@@ -136,6 +140,7 @@ export class Tabs {
     if (typeof told?.reply !== "string") return;
     const reader = this.readers.get(told.reply);
     if (reader !== undefined) {
+      reader.heard = true;
       if (told.kind === "ask") this.post({ kind: "state", reply: told.reply, from: this.id, state: reader.state() });
       else if (told.kind !== "left" && told.from < this.id) reader.give();
       else if (told.kind !== "left") this.post({ kind: "events", reply: told.reply, from: this.id, events: [] });

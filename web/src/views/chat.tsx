@@ -12,10 +12,12 @@ import { Composer } from "./composer";
 import { ConversationMenu } from "./conversation-menu";
 import { Icon, IconButton, Mark } from "./icons";
 import { openLink } from "./link-guard";
-import { MessageView, toClipboard } from "./message";
-import { useFollowing, useSteady } from "./scroll";
+import { Question, Reply, toClipboard } from "./message";
+import { useNearness } from "./near";
+import { useScroll } from "./scroll";
 import { WaitingLine } from "./waiting";
 
+const AT_FIRST = 8; // messages at the end that are drawn in full before it is known which are in sight
 const AHEAD = "900px 0px 0px"; // older messages are there before the reader has come to their place
 
 export function ChatView(): JSX.Element {
@@ -55,8 +57,8 @@ function Thread({ chat }: { chat: Chat }): JSX.Element {
   const scroller = useRef<HTMLDivElement>(null);
   const inner = useRef<HTMLDivElement>(null);
   const path = chat.path.value;
-  const { away, toEnd, onScroll } = useFollowing(scroller, inner);
-  useSteady(scroller, inner, path.map((one) => one.viewKey));
+  const { away, toEnd, onScroll } = useScroll(scroller, inner);
+  useNearness(inner);
   useLayoutEffect(toEnd, [chat, chat.state.value === "ready"]);
 
   return (
@@ -64,7 +66,7 @@ function Thread({ chat }: { chat: Chat }): JSX.Element {
       <div class="thread" ref={scroller} onScroll={onScroll} onClick={onThreadClick} tabindex={0} role="region" aria-label={t("Messages")}>
         <div class="thread-inner" ref={inner}>
           {chat.nextBefore.value !== null && <Older chat={chat} scroller={scroller} />}
-          {path.length === 0 ? <Nothing chat={chat} /> : path.map((message) => drawn(chat, message))}
+          {path.length === 0 ? <Nothing chat={chat} /> : path.map((message, at) => drawn(chat, message, path.length - at))}
           <WaitingLine chat={chat} />
         </div>
       </div>
@@ -84,10 +86,11 @@ function Thread({ chat }: { chat: Chat }): JSX.Element {
 // A message that has not changed is the same element, which is not even compared: there may be thousands.
 const elements = new WeakMap<Shown, JSX.Element>();
 
-function drawn(chat: Chat, message: Shown): JSX.Element {
+function drawn(chat: Chat, message: Shown, fromEnd: number): JSX.Element {
   const known = elements.get(message);
   if (known !== undefined) return known;
-  const made = <MessageView key={message.viewKey} chat={chat} message={message} />;
+  const View = message.role === "user" ? Question : Reply;
+  const made = <View key={message.viewKey} chat={chat} message={message} isNear={fromEnd <= AT_FIRST} />;
   elements.set(message, made);
   return made;
 }

@@ -2,7 +2,7 @@
 import type { JSX } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { signal } from "@preact/signals";
-import { GrowingBlocks, healTail } from "../text/blocks";
+import { GrowingBlocks, healTail, splitBlocks } from "../text/blocks";
 
 type Renderer = typeof import("../text/markdown");
 
@@ -32,6 +32,24 @@ export function Markdown({ text, growing }: { text: string; growing: boolean }):
   return <div class="prose">{drawn.current}</div>;
 }
 
+/** The same for a text that does not grow: its blocks are no components, as a long conversation has thousands. */
+export function Still({ text }: { text: string }): JSX.Element {
+  const place = useRef<HTMLDivElement>(null);
+  const render = renderer.peek() ?? renderer.value; // once it is here nobody need be told of it
+  useLayoutEffect(() => {
+    const { blocks, definitions } = splitBlocks(text);
+    place.current?.replaceChildren(...blocks.map((block) => {
+      const element = document.createElement("div");
+      element.className = render === null ? "block is-plain" : "block";
+      if (render === null) element.textContent = block;
+      else element.innerHTML = render.render(block, definitions);
+      return element;
+    }));
+    if (render !== null && place.current !== null) decorate(place.current);
+  }, [text, render]);
+  return <div ref={place} class="prose" />;
+}
+
 function isSame(a: BlockProps, b: BlockProps): boolean {
   return a.text === b.text && a.definitions === b.definitions && a.closed === b.closed && a.render === b.render;
 }
@@ -53,16 +71,19 @@ function Block({ text, definitions, closed, render }: BlockProps): JSX.Element {
     else element.innerHTML = render.render(text, definitions);
   }, [text, definitions, closed, render]);
   useLayoutEffect(() => {
-    const element = place.current;
-    if (!closed || render === null || element === null) return;
-    if (element.querySelector("pre > code[class^='lang-']:not(.lang-)") !== null) {
-      void import("../text/highlight").then(({ colour }) => colour(element));
-    }
-    if (element.querySelector(".formula, .formula-block") !== null) {
-      void import("../text/formula").then(({ setFormulas }) => setFormulas(element));
-    }
+    if (closed && render !== null && place.current !== null) decorate(place.current);
   }, [text, definitions, closed, render]);
   return <div ref={place} class={render === null ? "block is-plain" : "block"} />;
+}
+
+// Colours and formulas come with scripts of their own, when there is something for them.
+function decorate(element: HTMLElement): void {
+  if (element.querySelector("pre > code[class^='lang-']:not(.lang-)") !== null) {
+    void import("../text/highlight").then(({ colour }) => colour(element));
+  }
+  if (element.querySelector(".formula, .formula-block") !== null) {
+    void import("../text/formula").then(({ setFormulas }) => setFormulas(element));
+  }
 }
 
 // Code that is still being written grows in place: it keeps its scroll position and what is selected.

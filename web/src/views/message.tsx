@@ -11,27 +11,36 @@ import { toast } from "../state/toasts";
 import type { Failure } from "../wire";
 import { useDerived } from "./derived";
 import { Icon, IconButton, Mark } from "./icons";
-import { Markdown } from "./markdown";
+import { Markdown, Still } from "./markdown";
+import { useNear } from "./near";
 import { usePaced } from "./paced";
 
-export function MessageView({ chat, message }: { chat: Chat; message: Shown }): JSX.Element {
-  return message.role === "user" ? <Question chat={chat} message={message} /> : <Reply chat={chat} message={message} />;
+interface Props {
+  chat: Chat;
+  message: Shown;
 }
 
-function Question({ chat, message }: { chat: Chat; message: Shown }): JSX.Element {
+export function Question({ chat, message, isNear }: Props & { isNear: boolean }): JSX.Element {
   const [editing, setEditing] = useState(false);
-  const sending = message.id.startsWith("local_") && !chat.temporary;
+  const [near, place] = useNear(isNear);
   if (editing) return <Editor chat={chat} message={message} close={() => setEditing(false)} />;
   return (
-    <article class="message question" aria-label={t("You")}>
+    <article class="message question" aria-label={t("You")} ref={place}>
       <h2 class="sr">{t("You")}</h2>
       <div class="bubble" dir="auto">{message.content}</div>
-      <div class="tools">
-        <BranchSwitch chat={chat} message={message} />
-        <CopyButton text={message.content} />
-        <IconButton icon="edit" label={t("Edit and send again")} disabled={sending} onClick={() => setEditing(true)} />
-      </div>
+      {near && <QuestionTools chat={chat} message={message} edit={() => setEditing(true)} />}
     </article>
+  );
+}
+
+function QuestionTools({ chat, message, edit }: Props & { edit: () => void }): JSX.Element {
+  const sending = message.id.startsWith("local_") && !chat.temporary;
+  return (
+    <div class="tools">
+      <BranchSwitch chat={chat} message={message} />
+      <CopyButton text={message.content} />
+      <IconButton icon="edit" label={t("Edit and send again")} disabled={sending} onClick={edit} />
+    </div>
   );
 }
 
@@ -45,7 +54,7 @@ function Editor({ chat, message, close }: { chat: Chat; message: Shown; close: (
   const submit = () => {
     if (text.trim() === "") return;
     close();
-    chat.send(text, message.parentId, wanted.value);
+    void chat.edit(message, text, wanted.value);
   };
   return (
     <article class="message question is-editing" aria-label={t("Edit your message")}>
@@ -78,28 +87,45 @@ export function isComposing(event: KeyboardEvent): boolean {
   return event.isComposing || event.keyCode === 229;
 }
 
-function Reply({ chat, message }: { chat: Chat; message: Shown }): JSX.Element {
+export function Reply({ chat, message, isNear }: Props & { isNear: boolean }): JSX.Element {
   const live = message.live?.quiet === false ? message.live : null;
-  const growing = live !== null;
-  // Only what changes the page; the words themselves are drawn by `Prose` alone.
-  const silent = useDerived(() => (live === null ? message.content : live.text) === "", [live, message.content]);
-  const refusal = useDerived(() => refusalOf(message), [message]);
+  const [near, place] = useNear(isNear);
   const label = message.model === null || message.model === "" ? t("Answer") : t("Answer of {model}", { model: titleOf(message.model) });
   return (
-    <article class="message reply" aria-label={label} aria-busy={growing}>
+    <article class="message reply" aria-label={label} aria-busy={live !== null} ref={place}>
       <h2 class="sr">{t("Answer")}</h2>
-      {!silent && <Prose live={live} content={message.content} />}
-      {refusal !== null && <Refusal text={refusal} />}
-      {live !== null && refusal === null && <Waiting live={live} silent={silent} />}
-      {!growing && message.status === "stopped" && <Ending message={message} />}
-      <Marks message={message} />
-      {growing ? <div class="tools"><BranchSwitch chat={chat} message={message} /></div> : <ReplyTools chat={chat} message={message} />}
+      <Words live={live} content={message.content} />
+      {live !== null && <UnderWay live={live} />}
+      {live === null && message.status === "refused" && <Refusal text={message.refusal ?? t("This cannot be answered here.")} />}
+      {live === null && message.status === "stopped" && <Ending message={message} />}
+      {near && <Marks message={message} />}
+      {near && (live !== null ? <div class="tools"><BranchSwitch chat={chat} message={message} /></div> : <ReplyTools chat={chat} message={message} />)}
     </article>
   );
 }
 
+// What has grown before the reader's eyes is not drawn again when it has ended.
+function Words({ live, content }: { live: LiveReply | null; content: string }): JSX.Element | null {
+  const hasGrown = useRef(false);
+  if (live !== null) hasGrown.current = true;
+  if (hasGrown.current) return <Growing live={live} content={content} />;
+  return content === "" ? null : <Still text={content} />;
+}
+
+function Growing({ live, content }: { live: LiveReply | null; content: string }): JSX.Element | null {
+  const silent = useDerived(() => (live === null ? content : live.text) === "", [live, content]);
+  return silent ? null : <Prose live={live} content={content} />;
+}
+
 function Prose({ live, content }: { live: LiveReply | null; content: string }): JSX.Element {
   return <Markdown text={usePaced(live, content)} growing={live !== null} />;
+}
+
+function UnderWay({ live }: { live: LiveReply }): JSX.Element | null {
+  const refusal = useDerived(() => live.assembly.value.refusal?.text ?? null, [live]);
+  const said = useDerived(() => stage(live), [live]);
+  if (refusal !== null) return <Refusal text={refusal} />;
+  return said === null ? null : <p class="waiting"><Mark talking />{said}</p>;
 }
 
 function Ending({ message }: { message: Shown }): JSX.Element {
@@ -108,23 +134,12 @@ function Ending({ message }: { message: Shown }): JSX.Element {
   return <p class="ending">{before ? t("Stopped before the first word.") : t("Stopped.")}</p>;
 }
 
-function refusalOf(message: Shown): string | null {
-  if (message.live?.quiet === false) return message.live.assembly.value.refusal?.text ?? null;
-  if (message.status !== "refused") return null;
-  return message.refusal ?? t("This cannot be answered here.");
-}
-
-function Waiting({ live, silent }: { live: LiveReply; silent: boolean }): JSX.Element | null {
-  const said = useDerived(() => stage(live, silent), [live, silent]);
-  return said === null ? null : <p class="waiting"><Mark talking />{said}</p>;
-}
-
-function stage(live: LiveReply, silent: boolean): string | null {
+function stage(live: LiveReply): string | null {
   const { queue, paused } = live.assembly.value;
   if (live.stopping.value) return t("Stopping…");
   if (live.link.value === "broken") return t("Connection lost. Trying again; nothing is lost…");
   if (paused) return t("One moment: the answer is being continued elsewhere…");
-  if (!silent) return null;
+  if (live.text !== "") return null;
   if (queue === null) return t("Thinking…");
   const values = { place: queue.position, wait: Math.max(1, Math.round(queue.waitSeconds ?? 0)) };
   if (queue.waitSeconds === null) return queue.position <= 1 ? t("Next in line…") : t("Place {place} in line…", values);

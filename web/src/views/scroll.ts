@@ -1,4 +1,7 @@
-/** How the thread scrolls: along with an answer while the reader is at the end, and not at all when older messages come in above. */
+/**
+ * How the thread scrolls: along with an answer while the reader is at the end. Else what is read stays where it
+ * is on the screen, whatever comes in above it or turns out to be taller than was thought.
+ */
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 const NEAR_END_PX = 80;
@@ -7,59 +10,71 @@ interface Place {
   current: HTMLElement | null;
 }
 
-/** Follows the end until the reader scrolls up. `away`: the end is out of sight. */
-export function useFollowing(scroller: Place, inner: Place): { away: boolean; toEnd: () => void; onScroll: () => void } {
+/** `away`: the end is out of sight. */
+export function useScroll(scroller: Place, inner: Place): { away: boolean; toEnd: () => void; onScroll: () => void } {
   const following = useRef(true);
   const lastTop = useRef(0);
+  const held = useRef<{ element: Element; at: number } | null>(null); // the topmost message in sight, and its place in the thread
   const [away, setAway] = useState(false);
 
+  const keep = () => {
+    const thread = scroller.current;
+    if (thread === null) return;
+    if (following.current) {
+      if (inner.current?.querySelector(".message")) thread.scrollTop = thread.scrollHeight;
+    } else if (held.current?.element.isConnected) {
+      const at = placeOf(held.current.element, thread);
+      if (Math.abs(at - held.current.at) >= 0.5) thread.scrollTop += at - held.current.at;
+      held.current.at = at;
+    }
+    lastTop.current = thread.scrollTop;
+  };
   const toEnd = () => {
     following.current = true;
     setAway(false);
-    const element = scroller.current;
-    if (element !== null) element.scrollTop = inner.current?.querySelector(".message") ? element.scrollHeight : 0;
+    if (scroller.current !== null && !inner.current?.querySelector(".message")) scroller.current.scrollTop = 0;
+    keep();
   };
+  // Before anything is painted: what this component has drawn, and what has grown by itself.
+  useLayoutEffect(keep);
   useEffect(() => {
     if (inner.current === null || scroller.current === null) return;
-    const follow = () => {
-      const element = scroller.current;
-      if (following.current && element?.querySelector(".message")) element.scrollTop = element.scrollHeight;
-    };
-    const watch = new ResizeObserver(follow);
+    const watch = new ResizeObserver(keep);
     watch.observe(inner.current);
     watch.observe(scroller.current); // the keyboard of a phone, or a longer draft
     return () => watch.disconnect();
   }, []);
 
   const onScroll = () => {
-    const element = scroller.current;
-    if (element === null) return;
-    const atEnd = element.scrollHeight - element.scrollTop - element.clientHeight < NEAR_END_PX;
+    const thread = scroller.current;
+    if (thread === null) return;
+    const top = thread.scrollTop;
+    const isAtEnd = thread.scrollHeight - top - thread.clientHeight < NEAR_END_PX;
     // Words that came since the last frame are no reader's doing: only a way up is.
-    if (atEnd) following.current = true;
-    else if (element.scrollTop < lastTop.current) following.current = false;
-    lastTop.current = element.scrollTop;
-    setAway(!atEnd && !following.current);
+    if (isAtEnd) following.current = true;
+    else if (top < lastTop.current) following.current = false;
+    lastTop.current = top;
+    held.current = following.current ? null : topmost(inner.current, thread);
+    setAway(!following.current);
   };
   return { away, toEnd, onScroll };
 }
 
-/** Keeps what is read where it is on the screen when messages come in above `first`, the topmost one. */
-export function useSteady(scroller: Place, inner: Place, keys: readonly string[]): void {
-  const known = useRef<string | undefined>(undefined);
-  const mark = useRef<{ element: Element; top: number } | null>(null);
-  const before = known.current;
-  known.current = keys[0];
-  if (before !== undefined && before !== keys[0] && keys.includes(before)) {
-    // Still the document as it is on the screen: what comes is not in it yet.
-    const element = inner.current?.querySelector(".message") ?? null;
-    mark.current = element === null ? null : { element, top: element.getBoundingClientRect().top };
+// How far from the top of the thread, wherever it is scrolled to.
+function placeOf(element: Element, thread: Element): number {
+  return element.getBoundingClientRect().top - thread.getBoundingClientRect().top + thread.scrollTop;
+}
+
+// They lie one below the other, so half of them at a time is ruled out.
+function topmost(inner: Element | null, thread: Element): { element: Element; at: number } | null {
+  const all = inner?.getElementsByClassName("message") ?? [];
+  const top = thread.getBoundingClientRect().top;
+  let [from, to] = [0, all.length - 1];
+  while (from < to) {
+    const middle = (from + to) >> 1;
+    if (all[middle]!.getBoundingClientRect().bottom > top) to = middle;
+    else from = middle + 1;
   }
-  useLayoutEffect(() => {
-    const { current } = mark;
-    mark.current = null;
-    if (current === null || scroller.current === null || !current.element.isConnected) return;
-    const moved = current.element.getBoundingClientRect().top - current.top;
-    if (moved !== 0) scroller.current.scrollTop += moved;
-  });
+  const element = all[from];
+  return element === undefined ? null : { element, at: placeOf(element, thread) };
 }
