@@ -16,10 +16,10 @@ PAGE = 50
 _READ_UP = """async (count) => {
   const thread = document.querySelector('.thread');
   const box = thread.getBoundingClientRect();
-  thread.scrollTop = 1000;
+  thread.scrollTop = 1500;
   const frame = () => new Promise(requestAnimationFrame);
   await frame(); await frame();
-  thread.scrollTop = 850;
+  thread.scrollTop = 300;
   await frame(); await frame();
   const seen = document.elementFromPoint(box.left + box.width / 2, box.top + 40).closest('.message')
     ?? document.querySelector('.message');

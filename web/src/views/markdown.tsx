@@ -32,22 +32,26 @@ export function Markdown({ text, growing }: { text: string; growing: boolean }):
   return <div class="prose">{drawn.current}</div>;
 }
 
-/** The same for a text that does not grow: its blocks are no components, as a long conversation has thousands. */
-export function Still({ text }: { text: string }): JSX.Element {
+/**
+ * Draws a text that does not grow into the element of the ref that it gives: its blocks are no components, as a
+ * long conversation has thousands of them.
+ */
+export function useStill(text: string): { current: HTMLDivElement | null } {
   const place = useRef<HTMLDivElement>(null);
   const render = renderer.peek() ?? renderer.value; // once it is here nobody need be told of it
   useLayoutEffect(() => {
+    if (place.current === null) return;
     const { blocks, definitions } = splitBlocks(text);
-    place.current?.replaceChildren(...blocks.map((block) => {
+    place.current.replaceChildren(...blocks.map((block) => {
       const element = document.createElement("div");
       element.className = render === null ? "block is-plain" : "block";
       if (render === null) element.textContent = block;
       else element.innerHTML = render.render(block, definitions);
       return element;
     }));
-    if (render !== null && place.current !== null) decorate(place.current);
+    if (render !== null) decorate(place.current);
   }, [text, render]);
-  return <div ref={place} class="prose" />;
+  return place;
 }
 
 function isSame(a: BlockProps, b: BlockProps): boolean {

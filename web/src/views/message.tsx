@@ -11,7 +11,7 @@ import { toast } from "../state/toasts";
 import type { Failure } from "../wire";
 import { useDerived } from "./derived";
 import { Icon, IconButton, Mark } from "./icons";
-import { Markdown, Still } from "./markdown";
+import { Markdown, useStill } from "./markdown";
 import { useNear } from "./near";
 import { usePaced } from "./paced";
 
@@ -25,7 +25,7 @@ export function Question({ chat, message, isNear }: Props & { isNear: boolean })
   const [near, place] = useNear(isNear);
   if (editing) return <Editor chat={chat} message={message} close={() => setEditing(false)} />;
   return (
-    <article class="message question" aria-label={t("You")} ref={place}>
+    <article class={near ? "message question" : "message question is-far"} aria-label={t("You")} ref={place}>
       <h2 class="sr">{t("You")}</h2>
       <div class="bubble" dir="auto">{message.content}</div>
       {near && <QuestionTools chat={chat} message={message} edit={() => setEditing(true)} />}
@@ -90,11 +90,14 @@ export function isComposing(event: KeyboardEvent): boolean {
 export function Reply({ chat, message, isNear }: Props & { isNear: boolean }): JSX.Element {
   const live = message.live?.quiet === false ? message.live : null;
   const [near, place] = useNear(isNear);
+  const hasGrown = useRef(false); // before the reader's eyes: it is not drawn again when it has ended
+  if (live !== null) hasGrown.current = true;
+  const still = useStill(message.content);
   const label = message.model === null || message.model === "" ? t("Answer") : t("Answer of {model}", { model: titleOf(message.model) });
   return (
-    <article class="message reply" aria-label={label} aria-busy={live !== null} ref={place}>
+    <article class={near ? "message reply" : "message reply is-far"} aria-label={label} aria-busy={live !== null} ref={place}>
       <h2 class="sr">{t("Answer")}</h2>
-      <Words live={live} content={message.content} />
+      {hasGrown.current ? <Growing live={live} content={message.content} /> : message.content !== "" && <div class="prose" ref={still} />}
       {live !== null && <UnderWay live={live} />}
       {live === null && message.status === "refused" && <Refusal text={message.refusal ?? t("This cannot be answered here.")} />}
       {live === null && message.status === "stopped" && <Ending message={message} />}
@@ -102,14 +105,6 @@ export function Reply({ chat, message, isNear }: Props & { isNear: boolean }): J
       {near && (live !== null ? <div class="tools"><BranchSwitch chat={chat} message={message} /></div> : <ReplyTools chat={chat} message={message} />)}
     </article>
   );
-}
-
-// What has grown before the reader's eyes is not drawn again when it has ended.
-function Words({ live, content }: { live: LiveReply | null; content: string }): JSX.Element | null {
-  const hasGrown = useRef(false);
-  if (live !== null) hasGrown.current = true;
-  if (hasGrown.current) return <Growing live={live} content={content} />;
-  return content === "" ? null : <Still text={content} />;
 }
 
 function Growing({ live, content }: { live: LiveReply | null; content: string }): JSX.Element | null {

@@ -14,7 +14,7 @@ interface Place {
 export function useScroll(scroller: Place, inner: Place): { away: boolean; toEnd: () => void; onScroll: () => void } {
   const following = useRef(true);
   const lastTop = useRef(0);
-  const held = useRef<{ element: Element; at: number } | null>(null); // the topmost message in sight, and its place in the thread
+  const held = useRef<{ element: Element; at: number } | null>(null); // what is kept in its place, by where it is in the thread
   const [away, setAway] = useState(false);
 
   const keep = () => {
@@ -65,16 +65,18 @@ function placeOf(element: Element, thread: Element): number {
   return element.getBoundingClientRect().top - thread.getBoundingClientRect().top + thread.scrollTop;
 }
 
-// They lie one below the other, so half of them at a time is ruled out.
+// The first message that begins in sight: one that is cut off above may turn out to be less tall than was thought,
+// and what is below it must not move. They lie one below the other, so half of them at a time is ruled out.
 function topmost(inner: Element | null, thread: Element): { element: Element; at: number } | null {
   const all = inner?.getElementsByClassName("message") ?? [];
-  const top = thread.getBoundingClientRect().top;
-  let [from, to] = [0, all.length - 1];
+  const { top, bottom } = thread.getBoundingClientRect();
+  let [from, to] = [0, all.length];
   while (from < to) {
     const middle = (from + to) >> 1;
-    if (all[middle]!.getBoundingClientRect().bottom > top) to = middle;
+    if (all[middle]!.getBoundingClientRect().top >= top) to = middle;
     else from = middle + 1;
   }
-  const element = all[from];
+  const isInSight = from < all.length && all[from]!.getBoundingClientRect().top < bottom;
+  const element = all[isInSight ? from : Math.max(0, from - 1)];
   return element === undefined ? null : { element, at: placeOf(element, thread) };
 }
