@@ -35,6 +35,9 @@ AGAIN_MS = 80_000  # and what was killed has to start again on them
 STEP_S = 0.06
 # And when only the end is waited for.
 QUICK_S = 0.001
+# An answer that has begun does not end meanwhile, however slow the machine is: the longest takes a
+# minute more. Slower and the replica would be taken for stuck.
+SLOW_S = 0.3
 LONG = "Write a long story about a ship and its crew, at length."
 LONG_TOO = "Write another long story, about a mountain and a village, at length."
 SHORT = "Say hello in a word."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.async_api import Browser, Locator, expect
 
-from tests.web.person import LONG, LONG_TOO, SHORT, Person, versions
+from tests.web.person import LONG, LONG_TOO, SHORT, SLOW_S, Person, versions
 
 pytestmark = pytest.mark.anyio
 
@@ -75,9 +75,10 @@ async def test_a_stop_ends_the_answer_on_screen_and_no_other(person: Person) -> 
     await person.ask_and_read(SHORT)
     await person.ask(LONG)
     await person.talking()
+    await person.service.pace(SLOW_S)
     await _edit(person.questions.first, LONG_TOO)
     await expect(person.questions.locator(".bubble")).to_have_text([LONG_TOO])
-    await person.talking()
+    await person.talking(1)
     await _step(person.questions.first, "Version before")
     await expect(person.questions.locator(".bubble")).to_have_text([SHORT, LONG])
     await person.page.get_by_role("button", name="Stop the answer").click()
@@ -97,6 +98,7 @@ async def test_a_question_that_is_edited_while_it_is_answered_stops_that_answer(
     await person.open()
     await person.ask(LONG)
     await person.talking()
+    await person.service.pace(SLOW_S)
     await _edit(person.questions.first, SHORT)
     await expect(person.questions.locator(".bubble")).to_have_text([SHORT])
     await expect(versions(person.questions.first)).to_have_text("2/2")

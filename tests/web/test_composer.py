@@ -8,7 +8,7 @@ import pytest
 from playwright.async_api import Route, expect
 
 from tertulia.drills.loopback import loopback
-from tests.web.person import LONG, QUICK_S, SHORT, Person, versions
+from tests.web.person import LONG, QUICK_S, SHORT, SLOW_S, Person, versions
 
 pytestmark = pytest.mark.anyio
 
@@ -81,6 +81,7 @@ async def test_what_is_typed_while_an_answer_streams_is_sent_after_it_in_order(
     await person.open()
     await person.ask(LONG)
     await person.talking()
+    await person.service.pace(SLOW_S)
     for text in ("Name one fruit, in a word.", "Name one tree, in a word."):
         await person.write(text)
         await person.box.press("Enter")
@@ -104,6 +105,7 @@ async def test_a_message_that_waits_can_be_changed_or_left_out(person: Person) -
     await person.open()
     await person.ask(LONG)
     await person.talking()
+    await person.service.pace(SLOW_S)
     for text in ("One.", "Two."):
         await person.write(text)
         await person.box.press("Enter")

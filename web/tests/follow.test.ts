@@ -154,6 +154,20 @@ for (const [why, silentMs, isDead] of [["online", 1_500, true], ["online", 500, 
   });
 }
 
+test("a tab that gives a reply to another one listens to it, and nobody is told of a broken line", async () => {
+  const links: string[] = [];
+  let listened = 0;
+  const tabs = {
+    listen: async () => (++listened === 1 ? "alone" : "ended"),
+    read: (_: string, __: unknown, give: () => void) => (give(), { tell: () => {}, leave: () => {} }),
+  } as unknown as NonNullable<World["tabs"]>;
+  const world: World = { fetch: async (path, init) => silent(path, init), sleep: async () => {}, dice: () => 0, now: () => 0, wakes: () => () => {}, tabs };
+  const sink = { assembly: () => {}, link: (link: string) => links.push(link), named: () => {} };
+  expect(await follow({ post: null, messageId: "m_reply" }, sink, world, new AbortController().signal)).toEqual({ kind: "ended" });
+  expect(listened).toBe(2);
+  expect(links).not.toContain("broken");
+});
+
 test("while another tab reads the reply nothing is fetched, and what it missed is fetched from there", async () => {
   const heard: Assembly = { ...EMPTY, text: "Decode ", lastId: 2, meta: { ...(events[0]![1] as NonNullable<Assembly["meta"]>) } };
   const tabs = {

@@ -54,6 +54,7 @@ export function follow(turn: Turn, sink: Sink, world: World, signal: AbortSignal
 class Follower {
   private state = EMPTY;
   private messageId: string | null;
+  private isGiven = false; // another tab reads it as well: this one listens
 
   constructor(
     private readonly turn: Turn, private readonly sink: Sink, private readonly world: World, private readonly signal: AbortSignal,
@@ -67,6 +68,10 @@ class Follower {
       const before = this.state.lastId;
       const step = (await this.throughAnotherTab()) ?? (await this.connect());
       if (this.signal.aborted) break;
+      if (this.isGiven && step.kind === "broken") {
+        this.isGiven = false;
+        continue;
+      }
       if (step.kind === "restart") this.keep({ ...EMPTY, meta: this.state.meta });
       else if (step.kind !== "broken") return step;
       failures = this.state.lastId > before ? 1 : failures + 1; // words that came start the count again
@@ -120,7 +125,11 @@ class Follower {
       if (response.status !== 200 || response.body === null) return await refusal(response, posting !== null);
       this.sink.link("live");
       const reply = this.knownId;
-      if (reply !== null) reading = this.world.tabs?.read(reply, () => this.state, hangUp) ?? null;
+      const give = () => {
+        this.isGiven = true;
+        hangUp();
+      };
+      if (reply !== null) reading = this.world.tabs?.read(reply, () => this.state, give) ?? null;
       return await this.pump(response.body, line, (events) => {
         heardMs = this.world.now();
         reading?.tell(events);
