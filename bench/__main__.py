@@ -1,7 +1,8 @@
 """`python -m bench [NAME ...]`: runs the named measurements, one after another.
 
 Without a name it runs those that take no options. `context`, `engine`, `isolation`, `levers`,
-`remembering`, `replay`, `routing`, `rush`, `simulator`, `soak`, `steps` and `tokens` do.
+`page`, `remembering`, `replay`, `routing`, `rush`, `simulator`, `soak`, `steps` and `tokens`
+do.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from bench import (
     valkey_log,
 )
 from bench.engine import run as engine
+from bench.page import run as page
 from bench.tokens import run as tokens
 
 MEASUREMENTS = {
@@ -49,6 +51,7 @@ WITH_OPTIONS: dict[str, Callable[[list[str]], None]] = {
     "engine": engine.main,
     "isolation": isolation.main,
     "levers": levers.main,
+    "page": page.main,
     "remembering": remembering.main,
     "replay": replay.main,
     "routing": routing.main,

@@ -1,6 +1,7 @@
 /** Starts the page. */
 import { render } from "preact";
 import "./styles/page.css";
+import "./styles/chat.css";
 import { sharedToken } from "./state/route";
 import { begin } from "./state/session";
 import { App } from "./views/app";
