@@ -1,6 +1,7 @@
 /** What the browser keeps: drafts, chosen branches, looks. Never replies, never secrets. */
 
 const PREFIX = "tertulia.";
+const PERSONAL = ["drafts", "branches", "marks"];
 const MOST_ENTRIES = 200; // drafts and branches of that many conversations
 
 export function recall<T>(name: string, fallback: T): T {
@@ -39,6 +40,6 @@ export function recallFrom<T>(name: string, key: string, fallback: T): T {
 /** Signing out leaves no text of the person in the browser. */
 export function forgetPerson(): void {
   for (const name of Object.keys(localStorage)) {
-    if (name.startsWith(`${PREFIX}drafts`) || name.startsWith(`${PREFIX}branches`)) localStorage.removeItem(name);
+    if (PERSONAL.some((kind) => name.startsWith(PREFIX + kind))) localStorage.removeItem(name);
   }
 }
