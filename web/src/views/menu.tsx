@@ -45,7 +45,7 @@ export function Menu(props: { label: string; items: readonly MenuItem[]; childre
         onClick={() => box.current?.togglePopover()}>
         <Icon name="more" />
       </button>
-      <div ref={box} class="menu" role="menu" popover="auto" aria-label={props.label} onToggle={onToggle} onKeyDown={onKeyDown}>
+      <div ref={box} class="menu" role="menu" popover="auto" onToggle={onToggle} onKeyDown={onKeyDown}>
         {isOpen && props.items.map((item) => (
           <button key={item.label} type="button" role="menuitem" tabindex={-1} class={item.isDanger ? "is-danger" : ""} onClick={() => {
             close();

@@ -16,31 +16,51 @@ interface Curve {
 interface Chart {
   title: string;
   text: (value: number | null) => string;
+  least: number; // the highest value that the axis shows at least
+  steps: number[]; // between two marks of the axis
   curves: readonly Curve[];
 }
 
 const HEIGHT_PX = 150;
+const WHOLE = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000];
+const PARTS = [0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 60];
 
 export function Charts({ points }: { points: readonly Point[] }): JSX.Element {
   const charts: readonly Chart[] = [
     {
       title: t("Answers"),
       text: (value) => amount(value),
+      least: 4,
+      steps: WHOLE,
       curves: [
         { name: t("running"), colour: "--accent", of: (point) => point[2] },
         { name: t("waiting"), colour: "--warm", of: (point) => point[1] },
       ],
     },
-    { title: t("Tokens a second"), text: (value) => amount(value), curves: [{ name: t("all replicas"), colour: "--accent", of: (point) => point[3] }] },
+    {
+      title: t("Tokens a second"),
+      text: (value) => amount(value),
+      least: 10,
+      steps: WHOLE,
+      curves: [{ name: t("all replicas"), colour: "--accent", of: (point) => point[3] }],
+    },
     {
       title: t("Latency, 95 %"),
       text: seconds,
+      least: 0.1,
+      steps: PARTS,
       curves: [
         { name: t("first text"), colour: "--accent", of: (point) => point[4] },
         { name: t("between tokens"), colour: "--warm", of: (point) => point[5] },
       ],
     },
-    { title: t("Load without any rung"), text: percent, curves: [{ name: t("load"), colour: "--accent", of: (point) => point[7] }] },
+    {
+      title: t("Load without any rung"),
+      text: percent,
+      least: 1,
+      steps: PARTS,
+      curves: [{ name: t("load"), colour: "--accent", of: (point) => point[7] }],
+    },
   ];
   return <div class="charts">{charts.map((chart) => <ChartView key={`${chart.title}${language.value}`} chart={chart} points={points} />)}</div>;
 }
@@ -99,10 +119,10 @@ function optionsOf(chart: Chart, element: HTMLElement): uPlot.Options {
     height: HEIGHT_PX,
     legend: { show: false },
     cursor: { show: false },
-    scales: { y: { range: (_, __, highest) => [0, Math.max(highest || 0, chart.text === percent ? 1 : 0.001) * 1.1] } },
+    scales: { y: { range: (_, __, highest) => [0, Math.max(highest || 0, chart.least) * 1.1] } },
     axes: [
-      { ...axis, values: (_, times) => times.map((time) => new Date(time * 1_000).toLocaleTimeString(locale(), { hour: "2-digit", minute: "2-digit" })), space: 70 },
-      { ...axis, values: (_, values) => values.map(chart.text), size: 58 },
+      { ...axis, values: (_, times) => times.map((time) => new Date(time * 1_000).toLocaleTimeString(locale(), { hour: "2-digit", minute: "2-digit" })), space: 70, size: 28 },
+      { ...axis, values: (_, values) => values.map(chart.text), size: 58, space: 26, incrs: chart.steps },
     ],
     series: [{}, ...chart.curves.map((curve) => ({ label: curve.name, stroke: colour(curve.colour), width: 2, points: { show: false }, spanGaps: true }))],
   };
