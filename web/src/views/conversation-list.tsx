@@ -87,14 +87,14 @@ function EntryView({ entry, top, total }: { entry: Entry; top: number; total: nu
   return (
     <li class={`entry${here ? " is-here" : ""}${isUnread ? " is-unread" : ""}`} aria-posinset={entry.place} aria-setsize={hasMore.value ? -1 : total}
       style={{ top: `${top}px`, height: `${entry.height}px` }}>
-      <a href={addressOf(conversation.id)} data-id={conversation.id} aria-current={here ? "page" : undefined} dir="auto"
+      <a href={addressOf(conversation.id)} data-id={conversation.id} aria-current={here ? "page" : undefined}
         onClick={(event) => open(event, conversation.id)}>
         {conversation.activeMessageId !== null && <span class="running" role="img" aria-label={t("Answering")} />}
         {isUnread && <span class="unread" role="img" aria-label={t("New answer")} />}
         <span class="entry-text">
-          <span class="entry-title">{conversation.title || t("New chat")}</span>
+          <span class="entry-title" dir="auto">{conversation.title || t("New chat")}</span>
           {snippet !== undefined && (
-            <span class="entry-snippet">{snippet.before}<mark>{snippet.match}</mark>{snippet.after}</span>
+            <span class="entry-snippet" dir="auto">{snippet.before}<mark>{snippet.match}</mark>{snippet.after}</span>
           )}
         </span>
       </a>

@@ -51,7 +51,7 @@ export function Operations(): JSX.Element {
           </button>
         ))}
       </nav>
-      <div class="operation-body" tabindex={0} role="region" aria-label={t(TABS[tab.value].name)}>
+      <div class="operation-body" tabindex={0}>
         {line.value === "forbidden" ? <p class="list-note">{t("This page is for administrators.")}</p> : <View />}
       </div>
     </main>

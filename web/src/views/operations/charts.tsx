@@ -121,11 +121,17 @@ function optionsOf(chart: Chart, element: HTMLElement): uPlot.Options {
     cursor: { show: false },
     scales: { y: { range: (_, __, highest) => [0, Math.max(highest || 0, chart.least) * 1.1] } },
     axes: [
-      { ...axis, values: (_, times) => times.map((time) => new Date(time * 1_000).toLocaleTimeString(locale(), { hour: "2-digit", minute: "2-digit" })), space: 70, size: 28 },
+      { ...axis, values: (_, times) => times.map(clock), space: 80, size: 28 },
       { ...axis, values: (_, values) => values.map(chart.text), size: 58, space: 26, incrs: chart.steps },
     ],
     series: [{}, ...chart.curves.map((curve) => ({ label: curve.name, stroke: colour(curve.colour), width: 2, points: { show: false }, spanGaps: true }))],
   };
+}
+
+function clock(time: number): string {
+  const when = new Date(time * 1_000);
+  const seconds = when.getSeconds() === 0 ? {} : { second: "2-digit" as const }; // half minutes, while the past is short
+  return when.toLocaleTimeString(locale(), { hour: "2-digit", minute: "2-digit", ...seconds });
 }
 
 // What a custom property comes to here: a canvas does not know light-dark().
