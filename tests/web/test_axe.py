@@ -1,4 +1,4 @@
-"""axe finds nothing to object to on any state of the page, in both colours and in both directions."""
+"""axe objects to no state of the page, in both colours; and the page can run from right to left."""
 
 from __future__ import annotations
 
