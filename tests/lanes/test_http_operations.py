@@ -57,6 +57,14 @@ async def following(client: httpx2.AsyncClient) -> AsyncIterator[AsyncIterator[t
         yield events_of(answer.aiter_lines())
 
 
+async def looks_until_the_end(here: Rig, events: AsyncIterator[tuple[str, Any]]) -> int:
+    n_looks = 0
+    async for kind, _ in events:
+        n_looks += kind == "now"
+        here.desk.pulse.beat()
+    return n_looks
+
+
 async def test_a_look_says_what_is_known_and_null_for_what_is_not() -> None:
     async with watched() as (here, admin, replicas):
         replicas.seen[0] = sight("a", 1e9, cache_used_share=0.51234, cache_hit_share=0.25)
@@ -130,16 +138,14 @@ async def test_a_stream_ends_when_its_reader_is_no_administrator_any_more(
         await anext(events)
         me = (await admin.get("/v1/me")).json()["id"]
         await here.backend.accounts.change(me, changes)
-        async for _kind, _data in events:
-            here.desk.pulse.beat()  # within a few looks, or the time is over
+        assert await looks_until_the_end(here, events) <= 10
 
 
 async def test_a_gateway_that_leaves_ends_its_streams() -> None:
     async with watched() as (here, admin, _), following(admin) as events:
         await anext(events)
         here.desk.streams.draining = True
-        async for _kind, _data in events:
-            here.desk.pulse.beat()
+        assert await looks_until_the_end(here, events) <= 2
 
 
 async def test_a_replica_is_set_aside_and_gets_work_again() -> None:

@@ -12,7 +12,7 @@ function one(id: string, updatedAt = "2026-05-20T10:00:00Z", more: Partial<Conve
 describe("the rows of the list", () => {
   it("begin with a heading for each group, pinned first", () => {
     const items = [
-      one("a", "2026-01-01T00:00:00Z", { pinned: true }), one("b"), one("c", "2026-05-19T23:59:59Z"),
+      one("b"), one("a", "2026-01-01T00:00:00Z", { pinned: true }), one("c", "2026-05-19T23:59:59Z"),
       one("d", "2026-05-14T00:00:00Z"), one("e", "2026-04-25T00:00:00Z"), one("f", "2025-01-01T00:00:00Z"),
     ];
     const rows = rowsOf(items, HEIGHTS, MIDNIGHT).map((row) => (row.kind === "heading" ? row.group : `${row.key} ${row.place}`));

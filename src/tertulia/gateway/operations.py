@@ -136,7 +136,7 @@ class LiveStream(Response):
             user = await self._desk.accounts.find(self._caller.user.id)
         except StoreUnavailable:
             return True  # `may_listen` ends it when that lasts
-        return user is not None and user.role == "admin"
+        return user is not None and user.role == "admin" and not user.disabled
 
 
 def now_json(desk: Desk) -> dict[str, Any]:

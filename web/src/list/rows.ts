@@ -37,9 +37,10 @@ export function rowsOf(items: readonly Conversation[], heights: Heights, midnigh
   const rows: Row[] = [];
   let group = "";
   let place = 0;
-  for (const conversation of items) {
+  const pinned = items.filter((one) => one.pinned); // one that was pinned a moment ago stands where it was
+  for (const conversation of [...pinned, ...items.filter((one) => !one.pinned)]) {
     const name = conversation.pinned ? PINNED : ageOf(Date.parse(conversation.updatedAt), midnight);
-    if (name !== group) rows.push({ kind: "heading", key: `h:${name}`, group: name, height: heights.heading });
+    if (name !== group) rows.push({ kind: "heading", key: `${name} before ${conversation.id}`, group: name, height: heights.heading });
     group = name;
     const height = conversation.snippet === undefined ? heights.entry : heights.found;
     rows.push({ kind: "entry", key: conversation.id, group, conversation, height, place: ++place });

@@ -65,7 +65,7 @@ export function ConversationList(): JSX.Element {
       {rows.length > 0 && (
         <div class="list-rows" style={{ height: `${offsets[rows.length]}px` }}>
           {groups(rows, offsets, first, last, focused).map((group) => (
-            <section key={group.name} aria-label={t(group.name)}>
+            <section key={`${group.name} ${group.entries[0]?.entry.key}`} aria-label={t(group.name)}>
               {group.top !== null && <h2 style={{ top: `${group.top}px` }}>{t(group.name)}</h2>}
               <ul role="list">
                 {group.entries.map(({ entry, top }) => <EntryView key={entry.key} entry={entry} top={top} total={items.length} />)}
