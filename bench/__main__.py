@@ -1,7 +1,7 @@
 """`python -m bench [NAME ...]`: runs the named measurements, one after another.
 
 Without a name it runs those that take no options. `context`, `engine`, `isolation`, `levers`,
-`overload`, `remembering`, `routing`, `rush`, `soak` and `tokens` do.
+`overload`, `page`, `remembering`, `routing`, `rush`, `soak` and `tokens` do.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from bench import (
     valkey_log,
 )
 from bench.engine import run as engine
+from bench.page import run as page
 from bench.tokens import run as tokens
 
 MEASUREMENTS = {
@@ -46,6 +47,7 @@ WITH_OPTIONS: dict[str, Callable[[list[str]], None]] = {
     "isolation": isolation.main,
     "levers": levers.main,
     "overload": overload.main,
+    "page": page.main,
     "remembering": remembering.main,
     "routing": routing.main,
     "rush": rush.main,

@@ -31,7 +31,6 @@ LONG_FILES: dict[str, str] = {
     " table, as for Postgres",
     "src/tertulia/core/types.py": "the values all lanes share, one after the other; no behaviour",
     "src/tertulia/ports.py": "all that the lanes need from the world, promise by promise",
-    "web/src/state/chat.ts": "one conversation's signals, which every one of its steps changes",
 }
 
 # The project speaks of itself alone. The words are cut in two so that this file passes as well.

@@ -32,6 +32,8 @@ from tests.lanes.gateway_rig import (
 pytestmark = pytest.mark.anyio
 
 WHOLE = "".join(ANSWER)
+# `ask_later` makes the key of the question.
+KEY_STOP = "/v1/messages/Why?/stop".replace("?", "%3F")
 
 
 async def all_messages(client: httpx2.AsyncClient, conversation: str) -> list[dict[str, Any]]:
@@ -278,6 +280,20 @@ async def test_a_stop_keeps_the_text_and_says_so_twice() -> None:
     assert (stopped.json()["status"], stopped.json()["finish"]) == ("stopped", "stopped")
     assert stopped.json()["content"] == text_of(stream.text) == FIRST
     assert stopped.json()["lastEventId"] == events(stream.text)[-1][0]
+
+
+async def test_the_key_of_a_turn_stops_its_reply_for_its_owner_alone() -> None:
+    """A client that has not heard of its reply yet has no other name for it."""
+    async with rig(replicas=ScriptedReplicas(before_hold=3)) as here:
+        client, other = await here.user("ana"), await here.user("ben")
+        _, posted = await running(here, client)
+        foreign, unknown = await other.post(KEY_STOP), await client.post("/v1/messages/no-key/stop")
+        stopped = await client.post(KEY_STOP)
+        again = await client.post(f"/v1/messages/{posted['messageId']}/stop")
+    assert (foreign.status_code, foreign.content) == (404, unknown.content)
+    assert stopped.status_code == 200
+    assert stopped.json() == again.json()
+    assert (stopped.json()["id"], stopped.json()["status"]) == (posted["messageId"], "stopped")
 
 
 async def test_stopping_a_finished_reply_changes_nothing() -> None:

@@ -184,6 +184,16 @@ def test_axe_finds_nothing_on_any_state(browser: Browser, address: str, colours:
     context.close()
 
 
+def test_axe_finds_nothing_while_a_message_waits(page: Page) -> None:
+    if not AXE.exists():
+        pytest.skip("axe-core is not installed (`scripts/build-page` installs it)")
+    ask(page, "slow please")
+    expect(page.locator(".reply .prose")).to_be_visible()
+    ask(page, "and then this")
+    expect(page.get_by_label("Not sent yet")).to_contain_text("and then this")
+    assert_accessible(page)
+
+
 def assert_accessible(page: Page) -> None:
     page.evaluate(AXE.read_text())
     found = page.evaluate(

@@ -35,6 +35,9 @@ AGAIN_MS = 80_000  # and what was killed has to start again on them
 STEP_S = 0.06
 # And when only the end is waited for.
 QUICK_S = 0.001
+# An answer that has begun does not end meanwhile, however slow the machine is: the longest takes a
+# minute more. Slower and the replica would be taken for stuck.
+SLOW_S = 0.3
 LONG = "Write a long story about a ship and its crew, at length."
 LONG_TOO = "Write another long story, about a mountain and a village, at length."
 SHORT = "Say hello in a word."
@@ -159,6 +162,7 @@ class Person:
     async def copied(self, message: Locator) -> str:
         """A message's text as the page holds it: what its copy button gives."""
         await self.page.bring_to_front()
+        await message.scroll_into_view_if_needed()  # far from it there are no buttons
         await self.page.evaluate("() => navigator.clipboard.writeText('')")
         await message.get_by_role("button", name="Copy", exact=True).last.click()
         await expect(message.get_by_role("button", name="Copied")).to_be_visible()
@@ -257,6 +261,34 @@ class Person:
                     }
                     for number in range(1, count + 1)
                 ),
+            )
+            database.commit()
+
+    def lengthen(self, conversation: str, count: int) -> None:
+        """Makes a planted conversation one of `count` messages, one below the other, each with its
+        number in its text and some taller than others."""
+        here = (self.id, conversation)
+        with contextlib.closing(sqlite3.connect(self.service.database, timeout=10)) as database:
+            database.row_factory = sqlite3.Row
+            two = database.execute(
+                "SELECT * FROM messages WHERE owner = ? AND conversation_id = ? ORDER BY seq", here
+            ).fetchall()
+            above = two[-1]["id"]
+            for n in range(3, count + 1):
+                own = {
+                    "seq": n,
+                    "id": f"m_{n:09}",
+                    "parent_id": above,
+                    "content": f"Message {n}" + "\n\nand more of it" * (n % 7),
+                }
+                row = {**dict(two[(n - 1) % 2]), **own}
+                marks = ", ".join("?" * len(row))
+                adding = f"INSERT INTO messages ({', '.join(row)}) VALUES ({marks})"
+                database.execute(adding, tuple(row.values()))
+                above = own["id"]
+            database.execute(
+                "UPDATE conversations SET head_message_id = ? WHERE owner = ? AND id = ?",
+                (above, *here),
             )
             database.commit()
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from playwright.async_api import expect
 
+from tertulia.drills.loopback import loopback
 from tests.web.line import line_to
-from tests.web.person import LONG, LONG_TOO, SHORT, Person
+from tests.web.person import LONG, LONG_TOO, PATIENCE_MS, SHORT, SLOW_S, Person
 
 pytestmark = pytest.mark.anyio
 
@@ -61,6 +64,7 @@ async def test_a_switch_of_conversation_in_mid_answer_and_back_loses_nothing(
 
 
 async def test_a_second_tab_shows_the_same_running_answer_once(person: Person) -> None:
+    """S-02."""
     await person.open()
     await person.ask_and_read(LONG)
     await person.ask(LONG_TOO)
@@ -79,9 +83,53 @@ async def test_a_second_tab_shows_the_same_running_answer_once(person: Person) -
     await person.matches_store()
 
 
+async def test_tabs_share_one_connection_and_one_goes_on_when_the_other_closes(
+    person: Person,
+) -> None:
+    await person.open()
+    await person.ask(LONG)
+    begun = await person.talking()
+    await person.service.pace(SLOW_S)
+    other = await person.tab()
+    await other.open(person.conversation)
+    assert (await other.talking())[:20] == begun[:20]
+    # On a busy machine both may read for a moment; then one of them gives way.
+    await _open_streams(person, 1)
+    assert await other.still_talking()
+    await person.page.close()
+    await _open_streams(person, 1)
+    await other.lost_nothing(begun)
+    await _open_streams(person, 0)
+
+
+async def _open_streams(person: Person, count: int) -> None:
+    """Waits until the gateway has so many."""
+    headers = {"Authorization": f"Bearer {person.service.key}"}
+    async with asyncio.timeout(PATIENCE_MS / 1000), loopback(20, headers=headers) as http:
+        while True:
+            told = (await http.get(f"{person.service.url}/metrics")).text
+            if f"tertulia_open_streams {count}.0\n" in told:
+                return
+            await asyncio.sleep(0.02)
+
+
+async def test_an_answer_elsewhere_goes_on_after_a_reload(person: Person) -> None:
+    """Nobody would follow it, and it would be stopped, if the page did not."""
+    await person.open()
+    await person.ask(LONG)
+    begun = await person.talking()
+    await person.service.pace(SLOW_S)
+    first = person.conversation
+    async with person.page.expect_request("**/stream*"):
+        await person.page.goto(person.url)
+    await person.page.locator(f'a[href="/c/{first}"]').click()
+    await person.lost_nothing(begun)
+
+
 async def test_an_open_tab_shows_a_turn_asked_elsewhere_when_it_is_looked_at(
     person: Person,
 ) -> None:
+    """S-03, S-10."""
     await person.open()
     await person.ask_and_read(SHORT)
     other = await person.tab()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from playwright.async_api import Locator, expect
+from playwright.async_api import Browser, Locator, expect
 
-from tests.web.person import LONG, LONG_TOO, SHORT, Person, versions
+from tests.web.person import LONG, LONG_TOO, SHORT, SLOW_S, Person, versions
 
 pytestmark = pytest.mark.anyio
 
@@ -42,6 +42,77 @@ async def test_an_edited_question_is_a_branch_and_both_remember_their_ends(perso
     assert parents[0] is None
     assert parents[2] is None
     assert parents[1] is not None
+
+
+async def test_a_branch_that_is_chosen_is_the_one_that_other_devices_open(
+    person: Person, chromium: Browser
+) -> None:
+    """S-28, S-29."""
+    await person.open()
+    await person.ask_and_read(SHORT)
+    await person.last.get_by_role("button", name="Answer again").click()
+    await expect(versions(person.last)).to_have_text("2/2")
+    await person.ended()
+    async with person.page.expect_response("**/head"):
+        await _step(person.last, "Version before")
+    other = await chromium.new_context(storage_state=await person.context.storage_state())
+    page = await other.new_page()
+    await page.goto(person.page.url)
+    await expect(versions(page.locator(".message.reply").last)).to_have_text("1/2")
+    # A further answer made there does not move who reads here; it is counted.
+    await page.get_by_role("button", name="Answer again").click()
+    await expect(versions(page.locator(".message.reply").last)).to_have_text("3/3")
+    await person.page.wait_for_function(
+        """() => dispatchEvent(new Event('focus'))
+        && document.querySelector('.reply .branches')?.innerText.includes('1/3')"""
+    )
+    await other.close()
+
+
+async def test_a_stop_ends_the_answer_on_screen_and_no_other(person: Person) -> None:
+    """S-18."""
+    await person.open()
+    await person.ask_and_read(SHORT)
+    await person.ask(LONG)
+    await person.talking()
+    await person.service.pace(SLOW_S)
+    await _edit(person.questions.first, LONG_TOO)
+    await expect(person.questions.locator(".bubble")).to_have_text([LONG_TOO])
+    await person.talking(1)
+    await _step(person.questions.first, "Version before")
+    await expect(person.questions.locator(".bubble")).to_have_text([SHORT, LONG])
+    await person.page.get_by_role("button", name="Stop the answer").click()
+    await expect(person.last.get_by_text("Stopped.")).to_be_visible()
+    await _step(person.questions.first, "Next version")
+    await expect(person.questions.locator(".bubble")).to_have_text([LONG_TOO])
+    assert await person.still_talking()
+    await person.ended()
+    await person.matches_store()
+    ends = [m["status"] for m in person.stored() if m["role"] == "assistant"]
+    assert ends == ["completed", "stopped", "completed"]
+
+
+async def test_a_question_that_is_edited_while_it_is_answered_stops_that_answer(
+    person: Person,
+) -> None:
+    await person.open()
+    await person.ask(LONG)
+    await person.talking()
+    await person.service.pace(SLOW_S)
+    await _edit(person.questions.first, SHORT)
+    await expect(person.questions.locator(".bubble")).to_have_text([SHORT])
+    await expect(versions(person.questions.first)).to_have_text("2/2")
+    await person.ended()
+    await person.matches_store()
+    ends = [m["status"] for m in person.stored() if m["role"] == "assistant"]
+    assert ends == ["stopped", "completed"]
+
+
+async def _edit(question: Locator, text: str) -> None:
+    await question.get_by_role("button", name="Edit and send again").click()
+    editor = question.page.locator(".is-editing textarea")
+    await editor.fill(text)
+    await editor.press("Enter")
 
 
 async def test_a_branch_left_in_mid_answer_goes_on(person: Person) -> None:

@@ -8,7 +8,7 @@ import pytest
 from playwright.async_api import Route, expect
 
 from tertulia.drills.loopback import loopback
-from tests.web.person import SHORT, Person, versions
+from tests.web.person import LONG, QUICK_S, SHORT, SLOW_S, Person, versions
 
 pytestmark = pytest.mark.anyio
 
@@ -73,6 +73,123 @@ async def test_enter_that_confirms_a_word_of_an_input_method_sends_nothing(perso
     await expect(person.box).to_have_value("日本語")
     await person.box.press("Enter")
     await expect(person.questions.locator(".bubble")).to_have_text("日本語")
+
+
+async def test_what_is_typed_while_an_answer_streams_is_sent_after_it_in_order(
+    person: Person,
+) -> None:
+    await person.open()
+    await person.ask(LONG)
+    await person.talking()
+    await person.service.pace(SLOW_S)
+    for text in ("Name one fruit, in a word.", "Name one tree, in a word."):
+        await person.write(text)
+        await person.box.press("Enter")
+    waiting = person.page.get_by_label("Not sent yet")
+    await expect(waiting.locator(".bubble")).to_have_count(2)
+    assert person.count("messages") == 2
+    await person.page.reload()  # the browser keeps them
+    await expect(waiting.locator(".bubble")).to_have_count(2)
+    await person.service.pace(QUICK_S)
+    await expect(person.replies).to_have_count(3)
+    await person.ended()
+    await expect(waiting).to_have_count(0)
+    asked = [m["content"] for m in person.stored() if m["role"] == "user"]
+    assert asked == [LONG, "Name one fruit, in a word.", "Name one tree, in a word."]
+    parents = [m["parent"] for m in person.stored()]
+    assert parents == [None, *[m["id"] for m in person.stored()][:-1]]
+    await person.matches_store()
+
+
+async def test_a_message_that_waits_can_be_changed_or_left_out(person: Person) -> None:
+    await person.open()
+    await person.ask(LONG)
+    await person.talking()
+    await person.service.pace(SLOW_S)
+    for text in ("One.", "Two."):
+        await person.write(text)
+        await person.box.press("Enter")
+    waiting = person.page.get_by_label("Not sent yet")
+    await waiting.get_by_role("button", name="Do not send this message").first.click()
+    await expect(waiting.locator(".bubble")).to_have_text(["Two."])
+    await waiting.get_by_role("button", name="Change this message").click()
+    await expect(person.box).to_have_value("Two.")
+    await expect(waiting).to_have_count(0)
+    await person.ended()
+    assert person.count("messages") == 2
+
+
+async def test_a_stop_that_is_quicker_than_its_message_stops_it(person: Person) -> None:
+    """S-12."""
+    may_go = asyncio.Event()
+
+    async def hold(route: Route) -> None:
+        if route.request.method == "POST":
+            await may_go.wait()
+        await route.continue_()
+
+    await person.open(await person.plant(SHORT, "Hello."))
+    await person.page.route("**/v1/conversations/*/messages", hold)
+    await person.ask(LONG)
+    async with person.page.expect_response("**/stop") as too_soon:
+        await person.page.get_by_role("button", name="Stop the answer").click()
+    assert (await too_soon.value).status == 404
+    may_go.set()
+    await expect(person.last.get_by_text("Stopped")).to_be_visible()
+    assert person.stored()[-1]["status"] == "stopped"
+    await person.page.reload()
+    await expect(person.last.get_by_text("Stopped")).to_be_visible()
+
+
+async def test_a_stop_before_the_conversation_is_made_sends_nothing(person: Person) -> None:
+    held: list[Route] = []
+
+    async def hold_the_first(route: Route) -> None:
+        if route.request.method == "POST" and not held:
+            held.append(route)  # it is never answered
+        else:
+            await route.continue_()
+
+    await person.open()
+    await person.page.route("**/v1/conversations", hold_the_first)
+    await person.ask(LONG)
+    await person.page.get_by_role("button", name="Stop the answer").click()
+    await expect(person.box).to_have_value(LONG)
+    await expect(person.questions).to_have_count(0)
+    await person.ask_and_read(SHORT)
+    assert len(held) == 1
+    assert (person.count("conversations"), person.count("messages")) == (1, 2)
+
+
+async def test_a_megabyte_that_is_pasted_is_answered_at_once_with_the_limit(person: Person) -> None:
+    await person.open()
+    await person.write("before ")
+    await person.box.evaluate(
+        """(box) => {
+          const clipboard = new DataTransfer();
+          clipboard.setData("text/plain", "x".repeat(1_000_000));
+          const paste = new ClipboardEvent("paste",
+            { clipboardData: clipboard, bubbles: true, cancelable: true });
+          if (box.dispatchEvent(paste)) throw new Error("it would be put into the box");
+        }"""
+    )
+    problem = person.page.locator(".composer .problem")
+    await expect(problem).to_contain_text("1,000 kB of at most")
+    await expect(problem).to_contain_text("left out")
+    await expect(person.box).to_have_value("before ")
+    await person.box.press_sequentially("and after")
+    await expect(person.box).to_have_value("before and after")
+
+
+async def test_a_stopped_answer_is_continued(person: Person) -> None:
+    """S-17."""
+    said = await person.plant(SHORT, "Once upon a", status="stopped", finish="stopped")
+    await person.open(said)
+    await person.last.get_by_role("button", name="Continue").click()
+    await expect(person.replies).to_have_count(2)
+    await person.ended()
+    assert person.stored()[2]["content"] == "Continue where you stopped."
+    assert person.stored()[2]["parent"] == person.stored()[1]["id"]
 
 
 async def test_shift_and_enter_make_a_new_line(person: Person) -> None:

@@ -18,6 +18,7 @@ const conversations = new Map();
 const messages = new Map();
 const byKey = new Map();
 const logs = new Map();
+const shown = new Map();
 const keys = [];
 let signedIn = process.env.SIGNED_IN === "1";
 let download = 0.21;
@@ -139,12 +140,19 @@ async function answer(request, response) {
     case "PATCH /v1/conversations/:id": return json(200, Object.assign(conversations.get(id), body));
     case "DELETE /v1/conversations/:id": conversations.delete(id); return json(204);
     case "GET /v1/conversations/:id/messages": {
-      const all = [...messages.values()].filter((one) => one.conversationId === id).sort((a, b) => a.seq - b.seq);
-      const before = Number(url.searchParams.get("before") ?? 1e9);
+      const branch = url.searchParams.get("branch") ?? "head";
+      const before = url.searchParams.get("before");
+      const leaf = before !== null ? messages.get(before).parentId : branch === "head" ? conversations.get(id).headMessageId : leafBelow(branch);
       const limit = Number(url.searchParams.get("limit") ?? 50);
-      const older = all.filter((one) => one.seq < before);
-      const items = older.slice(-limit);
-      return json(200, { items, nextBefore: older.length > limit ? String(items[0].seq) : null });
+      const way = wayTo(leaf);
+      const items = way.slice(-limit).map((one) => ({ ...one, version: versionOf(one) }));
+      return json(200, { items, nextBefore: way.length > limit ? items[0].id : null });
+    }
+    case "PUT /v1/conversations/:id/head": {
+      const one = conversations.get(id);
+      one.headMessageId = leafBelow(body.messageId);
+      shown.set(one.headMessageId, ++counter);
+      return json(200, one);
     }
     case "POST /v1/conversations/:id/messages": {
       const key = request.headers["idempotency-key"];
@@ -188,6 +196,28 @@ async function answer(request, response) {
   return problem(404, "not_found", "Not found.");
 }
 
+function wayTo(leaf) {
+  const way = [];
+  for (let one = messages.get(leaf); one !== undefined; one = messages.get(one.parentId)) way.unshift(one);
+  return way;
+}
+
+function childrenOf(one) {
+  return [...messages.values()].filter((other) => other.parentId === one.id && other.conversationId === one.conversationId);
+}
+
+// Of the ends below a message the one that was shown last.
+function leafBelow(id) {
+  const ends = (one) => (childrenOf(one).length === 0 ? [one] : childrenOf(one).flatMap(ends));
+  return ends(messages.get(id)).sort((a, b) => (shown.get(b.id) ?? 0) - (shown.get(a.id) ?? 0) || b.seq - a.seq)[0].id;
+}
+
+function versionOf(one) {
+  const all = [...messages.values()].filter((other) => other.parentId === one.parentId && other.conversationId === one.conversationId);
+  const at = all.indexOf(one);
+  return { number: at + 1, count: all.length, previous: all[at - 1]?.id ?? null, following: all[at + 1]?.id ?? null };
+}
+
 function begin(conversationId, asked, body, key) {
   const text = body.content;
   const large = body.model === "large" && download < 1;
@@ -197,6 +227,8 @@ function begin(conversationId, asked, body, key) {
   const log = { events: [], wakers: new Set(), ended: false, queue: /\bqueue\b/.test(text) ? 3 : 0, attempt: 1, resets: /\breset\b/.test(text) };
   logs.set(reply.id, log);
   conversations.get(conversationId).activeMessageId = reply.id;
+  conversations.get(conversationId).headMessageId = reply.id;
+  shown.set(reply.id, ++counter);
   const meta = () => ({ messageId: reply.id, userMessageId: asked.id, conversationId, model: reply.model, requested: reply.requested, reason: reply.reason, notices: reply.notices, attempt: log.attempt });
   const sentences = answerTo(text).match(/[^.\n]*[.\n]+|[^.\n]+$/g);
   const gap = /\bslow\b/.test(text) ? 900 : /\bflood\b/.test(text) ? 40 : 100;
@@ -241,7 +273,6 @@ function finish(reply, log, status, done) {
   const one = conversations.get(reply.conversationId);
   if (one === undefined) return;
   one.activeMessageId = null;
-  one.headMessageId = reply.id;
   one.updatedAt = now();
   if (!one.title) setTimeout(() => (one.title = messages.get(reply.parentId).content.slice(0, 40)), 1_000);
 }

@@ -6,6 +6,7 @@ import "./styles/sidebar.css";
 import "./styles/account.css";
 import "./styles/operations.css";
 import "./styles/print.css";
+import "./styles/chat.css";
 import { sharedToken } from "./state/route";
 import { begin } from "./state/session";
 import { App } from "./views/app";

@@ -1,5 +1,7 @@
 /** The shapes that cross the wire, as the HTTP contract names them. Holds no behaviour. */
 
+import type { Version } from "./chat/branch";
+
 export type MessageStatus = "queued" | "running" | "completed" | "stopped" | "failed" | "refused";
 export type Rating = "up" | "down" | null;
 
@@ -25,6 +27,7 @@ export interface Message {
   feedback: Rating;
   createdAt: string;
   error: Failure | null;
+  version?: Version;
 }
 
 export interface Conversation {
@@ -169,4 +172,5 @@ export interface Problem {
   count?: number;
   budget?: string;
   resetAt?: string;
+  activeMessageId?: string;
 }

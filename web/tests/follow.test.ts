@@ -16,7 +16,9 @@ const post = { path: "/v1/conversations/c_1/messages", body: { content: "Why?" }
 
 type Answer = (path: string, init: RequestInit) => Response | Promise<Response>;
 
-async function run(answers: Answer[], turn = { post: post as typeof post | null, messageId: null as string | null }) {
+async function run(
+  answers: Answer[], turn = { post: post as typeof post | null, messageId: null as string | null }, of: Partial<World> = {},
+) {
   const calls: { path: string; last: string | null; key: string | null; method: string }[] = [];
   let state: Assembly = EMPTY;
   const lengths: number[] = [];
@@ -32,6 +34,10 @@ async function run(answers: Answer[], turn = { post: post as typeof post | null,
       if (calls.length >= answers.length) stop.abort(); // no answer is left: the test is over
     },
     dice: () => 0,
+    now: () => 0,
+    wakes: () => () => {},
+    tabs: null,
+    ...of,
   };
   const stop = new AbortController();
   const outcome: Outcome = await follow(turn, {
@@ -112,4 +118,63 @@ test("the text never shrinks over any number of breaks", async () => {
   const cuts = [2, 3, 4, 5, 6];
   const { lengths } = await run(cuts.map((to, i) => () => stream(wire(i === 0 ? 0 : (cuts[i - 1] ?? 0), to))));
   expect(lengths).toEqual([...lengths].sort((a, b) => a - b));
+});
+
+/** A line that says nothing until it is hung up. */
+const silent: Answer = (_, init) =>
+  new Response(new ReadableStream({ start: (line) => init.signal?.addEventListener("abort", () => line.error(new Error("hung up"))) }), { status: 200 });
+
+for (const [why, silentMs, isDead] of [["online", 1_500, true], ["online", 500, false], ["seen", 17_000, true], ["seen", 5_000, false]] as const) {
+  test(`a line that has been silent for ${silentMs} ms is ${isDead ? "taken for dead" : "kept"} when the page is ${why}`, async () => {
+    let nowMs = 0;
+    let wake: (why: "online" | "seen") => void = () => {};
+    let hungUp = false;
+    const line: Answer = (path, init) => {
+      init.signal?.addEventListener("abort", () => (hungUp = true));
+      queueMicrotask(() => queueMicrotask(() => {
+        nowMs += silentMs;
+        wake(why);
+        if (!hungUp) over.abort();
+      }));
+      return silent(path, init);
+    };
+    const over = new AbortController();
+    const world: World = {
+      fetch: async (path, init) => line(path, init),
+      sleep: async () => over.abort(),
+      dice: () => 0,
+      now: () => nowMs,
+      wakes: (tell) => ((wake = tell), () => (wake = () => {})),
+      tabs: null,
+    };
+    const sink = { assembly: () => {}, link: (link: string) => links.push(link), named: () => {} };
+    const links: string[] = [];
+    expect(await follow({ post: null, messageId: "m_reply" }, sink, world, over.signal)).toEqual({ kind: "left" });
+    expect(links.includes("broken")).toBe(isDead);
+  });
+}
+
+test("a tab that gives a reply to another one listens to it, and nobody is told of a broken line", async () => {
+  const links: string[] = [];
+  let listened = 0;
+  const tabs = {
+    listen: async () => (++listened === 1 ? "alone" : "ended"),
+    read: (_: string, __: unknown, give: () => void) => (give(), { tell: () => {}, leave: () => {} }),
+  } as unknown as NonNullable<World["tabs"]>;
+  const world: World = { fetch: async (path, init) => silent(path, init), sleep: async () => {}, dice: () => 0, now: () => 0, wakes: () => () => {}, tabs };
+  const sink = { assembly: () => {}, link: (link: string) => links.push(link), named: () => {} };
+  expect(await follow({ post: null, messageId: "m_reply" }, sink, world, new AbortController().signal)).toEqual({ kind: "ended" });
+  expect(listened).toBe(2);
+  expect(links).not.toContain("broken");
+});
+
+test("while another tab reads the reply nothing is fetched, and what it missed is fetched from there", async () => {
+  const heard: Assembly = { ...EMPTY, text: "Decode ", lastId: 2, meta: { ...(events[0]![1] as NonNullable<Assembly["meta"]>) } };
+  const tabs = {
+    listen: async (_: string, __: Assembly, keep: (state: Assembly) => void) => (keep(heard), "alone" as const),
+    read: () => ({ tell: () => {}, leave: () => {} }),
+  } as unknown as NonNullable<World["tabs"]>;
+  const { calls, state } = await run([() => stream(wire(2, events.length))], { post: null, messageId: "m_reply" }, { tabs });
+  expect(calls).toEqual([{ path: "/v1/messages/m_reply/stream?attempt=1", last: "2", key: null, method: "GET" }]);
+  expect(state.text).toBe(words.join(""));
 });

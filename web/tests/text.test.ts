@@ -1,7 +1,8 @@
 /** Blocks, healing and pacing of an answer that is still growing. */
 import { expect, test } from "vitest";
-import { healTail, splitBlocks } from "../src/text/blocks";
-import { advance, arrive, cutAt, START } from "../src/text/pace";
+import { GrowingBlocks, healTail, splitBlocks } from "../src/text/blocks";
+import { bytesOver, fitsTheBox } from "../src/text/limit";
+import { advance, arrive, cutAt, restMs, START } from "../src/text/pace";
 
 const answer = "# Title\n\nA paragraph\nof two lines.\n\n```py\nx = 1\n\ny = 2\n```\n\n1. one\n\n   more\n\n2. two\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n$$\nx\n\ny\n$$\n\nend";
 
@@ -24,6 +25,22 @@ test("all blocks but the last stay the same while the text grows", () => {
     const closed = blocks.slice(0, -1);
     // A list may still grow when only its first items have come.
     closed.forEach((block, i) => expect(whole[i]?.startsWith(block)).toBe(true));
+  }
+});
+
+const long = `${answer}\n\n[a]: https://example.org/a\n\n- x\n\n\n  - y\n\n1. z\n\nsame\n\nsame\n\n[b]: https://example.org/b\nmore\n\n    code\n\n    code\n\nsame`;
+
+test("a text that grows letter by letter has the same blocks as the whole of it", () => {
+  const growing = new GrowingBlocks();
+  for (let length = 0; length <= long.length; length++) expect(growing.split(long.slice(0, length))).toEqual(splitBlocks(long.slice(0, length)));
+});
+
+test("a text that grows in leaps, or is dropped for another one, has the blocks of what it is now", () => {
+  for (const leap of [2, 7, 31, 120]) {
+    const growing = new GrowingBlocks();
+    for (let length = 0; length <= long.length; length += leap) expect(growing.split(long.slice(0, length))).toEqual(splitBlocks(long.slice(0, length)));
+    expect(growing.split("Other.\n\nText.")).toEqual(splitBlocks("Other.\n\nText."));
+    expect(growing.split(long)).toEqual(splitBlocks(long));
   }
 });
 
@@ -65,4 +82,22 @@ test("the cut is at a word and never inside a character", () => {
   expect("one two three".slice(0, cutAt("one two three", 9))).toBe("one two");
   const astronauts = "👩".repeat(40);
   for (let shown = 1; shown < astronauts.length; shown++) expect(cutAt(astronauts, shown) % 2).toBe(0);
+});
+
+test("what was quick to draw needs a short rest, and no rest looks like a fault", () => {
+  expect(restMs(4)).toBe(24);
+  expect(restMs(20)).toBe(100);
+  expect(restMs(5_000)).toBe(250);
+});
+
+test("a text is too long by its bytes, and nothing is counted that can't be", () => {
+  expect(bytesOver("é".repeat(500), 1_000)).toBeNull();
+  expect(bytesOver("é".repeat(501), 1_000)).toBe(1_002);
+  expect(bytesOver("👩".repeat(250), 1_000)).toBeNull();
+  expect(bytesOver("x".repeat(333), 1_000)).toBeNull();
+});
+
+test("twice the limit is still put into the box", () => {
+  expect(fitsTheBox(2_000, 1_000)).toBe(true);
+  expect(fitsTheBox(2_001, 1_000)).toBe(false);
 });

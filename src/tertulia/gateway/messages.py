@@ -23,7 +23,7 @@ from tertulia.gateway.front import AtFront
 from tertulia.gateway.leanroute import LeanRoute
 from tertulia.gateway.moments import rfc3339
 from tertulia.gateway.problems import Problem, invalid, not_found
-from tertulia.gateway.stop import stop_reply
+from tertulia.gateway.stop import reply_named, stop_reply
 from tertulia.gateway.turnposts import answer_post, demand_key
 from tertulia.ports import StoreUnavailable
 
@@ -119,14 +119,18 @@ async def regenerate(request: Request, message_id: str, caller: Asking, front: A
 
 @messages.post("/messages/{message_id}/stop", summary="Stop a reply and keep what was said")
 async def stop(message_id: str, caller: Asking, front: AtFront) -> JSONResponse:
-    """Answers with the saved reply once the replica has dropped it; stopping twice is no error."""
+    """Answers with the saved reply once the replica has dropped it; stopping twice is no error.
+
+    The turn's Idempotency-Key names its reply as well.
+    """
     desk, owner = front.desk, caller.user.id
-    stopped = await stop_reply(desk, owner, message_id, "stopped")
+    reply_id = await reply_named(desk, owner, message_id)
+    stopped = await stop_reply(desk, owner, reply_id, "stopped") if reply_id is not None else None
     if stopped is None:
         raise not_found()
     if stopped.conversation_id is None:
         return JSONResponse(await message_json(desk, _lone_reply(stopped)))
-    message = await desk.messages.find(owner, message_id)
+    message = await desk.messages.find(owner, stopped.reply_id)
     if message is None:
         raise not_found()
     return JSONResponse(await message_json(desk, message))

@@ -7,6 +7,13 @@ from tertulia.ending import Ending, end_turn
 from tertulia.gateway.desk import Desk
 
 
+async def reply_named(desk: Desk, owner: str, name: str) -> str | None:
+    """The id of a reply by that id, or by the key of its turn: a client that stops its message
+    before it has heard of it knows no other name. None if this owner has no such turn."""
+    turn = await desk.turns.find(owner, name) or await desk.turns.find_by_key(owner, name)
+    return turn.reply_id if turn is not None else None
+
+
 async def stop_reply(desk: Desk, owner: str, reply_id: str, why: str) -> Turn | None:
     """The turn after the stop, its partial text kept; None if it is not this owner's.
 

@@ -1,9 +1,11 @@
 /** A reply under way: its stream, followed in the background until it ends or is let go. */
 import { signal } from "@preact/signals";
+import { t } from "../i18n";
 import { EMPTY, type Assembly } from "../stream/assembly";
-import { follow, type Link, type Outcome, type Turn, type World } from "../stream/follow";
+import { follow, type Link, type Outcome, type Turn } from "../stream/follow";
 import type { Meta } from "../wire";
 import { announce } from "./announce";
+import { world } from "./world";
 
 export class LiveReply {
   readonly assembly = signal<Assembly>(EMPTY);
@@ -12,6 +14,9 @@ export class LiveReply {
   readonly viewKey: string;
   named: Meta | null = null;
   messageId: string | null = null;
+  /** Its id at the server as soon as that is known; null: it has ended without ever having one. */
+  readonly whenNamed: Promise<string | null>;
+  private tellName: (id: string | null) => void = () => {};
   private readonly control = new AbortController();
 
   /**
@@ -20,6 +25,7 @@ export class LiveReply {
    */
   constructor(readonly key: string, readonly stored = "", readonly quiet = false) {
     this.viewKey = key;
+    this.whenNamed = new Promise((resolve) => (this.tellName = resolve));
   }
 
   /** Sent, and the server's id of it not known: the same reply may already be in the store under another. */
@@ -38,49 +44,32 @@ export class LiveReply {
 
   leave(): void {
     this.control.abort();
+    this.tellName(this.messageId);
   }
 
   async follow(turn: Turn, tell: (state: Assembly) => void, named: (messageId: string) => void): Promise<Outcome> {
+    if (turn.messageId !== null) this.took(turn.messageId, () => {});
     const sink = {
-      assembly: (state: Assembly) => this.took(state, tell),
+      assembly: (state: Assembly) => this.grow(state, tell),
       link: (link: Link) => (this.link.value = link),
-      named: (id: string) => {
-        this.messageId = id;
-        named(id);
-      },
+      named: (id: string) => this.took(id, named),
     };
-    return await follow(turn, sink, world, this.signal);
+    const outcome = await follow(turn, sink, world(), this.signal);
+    this.tellName(this.messageId);
+    return outcome;
   }
 
-  private took(state: Assembly, tell: (state: Assembly) => void): void {
+  private took(id: string, tell: (messageId: string) => void): void {
+    this.messageId = id;
+    tell(id);
+    this.tellName(id);
+  }
+
+  private grow(state: Assembly, tell: (state: Assembly) => void): void {
     const place = state.queue?.position;
-    if (place !== undefined && this.assembly.value.queue === null) announce(`Waiting, place ${place} in the queue.`);
+    if (place !== undefined && this.assembly.value.queue === null) announce(t("Waiting, place {place} in the queue.", { place }));
     this.assembly.value = state;
+    if (state.meta !== null && this.messageId === null) this.took(state.meta.messageId, () => {});
     tell(state);
   }
-}
-
-const world: World = {
-  fetch: (path, init) => fetch(path, init),
-  sleep: untilTimeOrNetwork,
-  dice: Math.random,
-};
-
-function untilTimeOrNetwork(ms: number, cancel: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const wake = () => {
-      clearTimeout(timer);
-      removeEventListener("online", wake);
-      document.removeEventListener("visibilitychange", whenVisible);
-      cancel.removeEventListener("abort", wake);
-      resolve();
-    };
-    const whenVisible = () => {
-      if (!document.hidden) wake();
-    };
-    const timer = setTimeout(wake, ms);
-    addEventListener("online", wake);
-    document.addEventListener("visibilitychange", whenVisible);
-    cancel.addEventListener("abort", wake);
-  });
 }

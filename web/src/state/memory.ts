@@ -1,8 +1,10 @@
-/** What the browser keeps: drafts, chosen branches, looks. Never replies, never secrets. */
+/** What the browser keeps: drafts, messages that wait, looks. Never replies, never secrets. */
 
-const PREFIX = "tertulia.";
+export const PREFIX = "tertulia.";
 const PERSONAL = ["drafts", "branches", "marks"];
-const MOST_ENTRIES = 200; // drafts and branches of that many conversations
+const MOST_ENTRIES = 200; // drafts of that many conversations
+
+let forgotten = false; // of a person who has signed out nothing is written down any more
 
 export function recall<T>(name: string, fallback: T): T {
   try {
@@ -14,6 +16,7 @@ export function recall<T>(name: string, fallback: T): T {
 }
 
 export function remember(name: string, value: unknown): void {
+  if (forgotten) return;
   try {
     if (value === null) localStorage.removeItem(PREFIX + name);
     else localStorage.setItem(PREFIX + name, JSON.stringify(value));
@@ -37,8 +40,9 @@ export function recallFrom<T>(name: string, key: string, fallback: T): T {
   return value === undefined ? fallback : (value as T);
 }
 
-/** Signing out leaves no text of the person in the browser. */
+/** Signing out leaves no text of the person in the browser. The page starts anew after this. */
 export function forgetPerson(): void {
+  forgotten = true;
   for (const name of Object.keys(localStorage)) {
     if (PERSONAL.some((kind) => name.startsWith(PREFIX + kind))) localStorage.removeItem(name);
   }

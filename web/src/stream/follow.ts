@@ -1,14 +1,18 @@
 /**
  * Follows one reply to its end over any number of connections. The turn is posted until the first
- * event arrives (the same key is the same turn), then only resumed. Never two connections at once.
+ * event arrives (the same key is the same turn), then only resumed. Never two connections at once, and
+ * none while another tab reads the reply and tells this one.
  */
 import { problemOf } from "../api";
 import type { Problem } from "../wire";
-import { EMPTY, isEnded, take, type Assembly } from "./assembly";
+import { EMPTY, isEnded, take, type Assembly, type StreamEvent } from "./assembly";
 import { waitMs } from "./backoff";
 import { eventReader } from "./sse";
+import type { Reading, Tabs } from "./tabs";
 
 const SILENCE_MS = 40_000; // the server sends a ping every 15 s; two lost pings are a dead line
+// After a change of network a line that is alive says something soon, and after a sleep within a ping.
+const SILENT_MS: Record<Wake, number> = { online: 1_000, seen: 16_000 };
 
 export interface Turn {
   post: { path: string; body: unknown; key: string } | null; // null: the reply is already running
@@ -16,6 +20,8 @@ export interface Turn {
 }
 
 export type Link = "connecting" | "live" | "broken";
+/** The network is back; the page is looked at again. */
+export type Wake = "online" | "seen";
 
 export interface Sink {
   assembly(state: Assembly): void;
@@ -27,6 +33,9 @@ export interface World {
   fetch(path: string, init: RequestInit): Promise<Response>;
   sleep(ms: number, signal: AbortSignal): Promise<void>; // may return early when the network is back
   dice(): number;
+  now(): number; // milliseconds since some moment
+  wakes(tell: (why: Wake) => void): () => void; // returns how to stop it
+  tabs: Tabs | null;
 }
 
 export type Outcome =
@@ -38,62 +47,137 @@ export type Outcome =
 
 type Step = Outcome | { kind: "broken"; serverMs: number } | { kind: "restart" };
 
-export async function follow(turn: Turn, sink: Sink, world: World, signal: AbortSignal): Promise<Outcome> {
-  let state = EMPTY;
-  let failures = 0;
-  let messageId = turn.messageId;
-  const named = (id: string) => {
-    messageId = id;
-    sink.named(id);
-  };
-  const keep = (next: Assembly) => {
-    state = next;
-    sink.assembly(next);
-  };
-  while (!signal.aborted) {
-    const before = state.lastId;
-    const step = await connect(turn.post, messageId, named, state, keep, sink, world, signal);
-    if (signal.aborted) break;
-    if (step.kind === "restart") keep({ ...EMPTY, meta: state.meta });
-    else if (step.kind !== "broken") return step;
-    failures = state.lastId > before ? 1 : failures + 1; // words that came start the count again
-    sink.link("broken");
-    await world.sleep(waitMs(failures, world.dice(), step.kind === "broken" ? step.serverMs : 0), signal);
-  }
-  return { kind: "left" };
+export function follow(turn: Turn, sink: Sink, world: World, signal: AbortSignal): Promise<Outcome> {
+  return new Follower(turn, sink, world, signal).run();
 }
 
-async function connect(
-  post: Turn["post"],
-  knownId: string | null,
-  named: (messageId: string) => void,
-  state: Assembly,
-  keep: (next: Assembly) => void,
-  sink: Sink,
-  world: World,
-  outer: AbortSignal,
-): Promise<Step> {
-  const line = new AbortController();
-  const hangUp = () => line.abort();
-  outer.addEventListener("abort", hangUp);
-  try {
-    const messageId = knownId ?? state.meta?.messageId ?? null;
-    const posting = messageId === null && post !== null;
-    const response = posting
-      ? await world.fetch(post.path, postInit(post, line.signal))
-      : await world.fetch(resumePath(messageId ?? "", state), resumeInit(state, line.signal));
-    const place = /\/messages\/([\w-]{1,100})\/stream/.exec(response.headers.get("Location") ?? "")?.[1];
-    if (posting && response.ok && place !== undefined) named(place);
-    if (response.status === 200 && response.body !== null) {
-      sink.link("live");
-      return await pump(response.body, state, keep, line);
+class Follower {
+  private state = EMPTY;
+  private messageId: string | null;
+  private isGiven = false; // another tab reads it as well: this one listens
+
+  constructor(
+    private readonly turn: Turn, private readonly sink: Sink, private readonly world: World, private readonly signal: AbortSignal,
+  ) {
+    this.messageId = turn.messageId;
+  }
+
+  async run(): Promise<Outcome> {
+    let failures = 0;
+    while (!this.signal.aborted) {
+      const before = this.state.lastId;
+      const step = (await this.throughAnotherTab()) ?? (await this.connect());
+      if (this.signal.aborted) break;
+      if (this.isGiven && step.kind === "broken") {
+        this.isGiven = false;
+        continue;
+      }
+      if (step.kind === "restart") this.keep({ ...EMPTY, meta: this.state.meta });
+      else if (step.kind !== "broken") return step;
+      failures = this.state.lastId > before ? 1 : failures + 1; // words that came start the count again
+      this.sink.link("broken");
+      await this.world.sleep(waitMs(failures, this.world.dice(), step.kind === "broken" ? step.serverMs : 0), this.signal);
     }
-    return await refusal(response, posting);
-  } catch {
-    return { kind: "broken", serverMs: 0 };
-  } finally {
-    outer.removeEventListener("abort", hangUp);
-    line.abort();
+    return { kind: "left" };
+  }
+
+  private keep(next: Assembly): void {
+    this.state = next;
+    this.sink.assembly(next);
+  }
+
+  private named(id: string): void {
+    this.messageId = id;
+    this.sink.named(id);
+  }
+
+  private get knownId(): string | null {
+    return this.messageId ?? this.state.meta?.messageId ?? null;
+  }
+
+  private async throughAnotherTab(): Promise<Step | null> {
+    const id = this.knownId;
+    if (id === null || this.world.tabs === null) return null;
+    const keep = (state: Assembly) => {
+      this.sink.link("live");
+      this.keep(state);
+    };
+    return (await this.world.tabs.listen(id, this.state, keep, this.signal)) === "ended" ? { kind: "ended" } : null;
+  }
+
+  private async connect(): Promise<Step> {
+    const line = new AbortController();
+    const hangUp = () => line.abort();
+    let heardMs = this.world.now();
+    const unwake = this.world.wakes((why) => {
+      if (this.world.now() - heardMs > SILENT_MS[why]) hangUp();
+    });
+    this.signal.addEventListener("abort", hangUp);
+    let reading: Reading | null = null;
+    try {
+      const id = this.knownId;
+      const posting = id === null && this.turn.post !== null ? this.turn.post : null;
+      const response = posting !== null
+        ? await this.world.fetch(posting.path, postInit(posting, line.signal))
+        : await this.world.fetch(resumePath(id ?? "", this.state), resumeInit(this.state, line.signal));
+      const place = /\/messages\/([\w-]{1,100})\/stream/.exec(response.headers.get("Location") ?? "")?.[1];
+      if (posting !== null && response.ok && place !== undefined) this.named(place);
+      if (response.status !== 200 || response.body === null) return await refusal(response, posting !== null);
+      this.sink.link("live");
+      const reply = this.knownId;
+      const give = () => {
+        this.isGiven = true;
+        hangUp();
+      };
+      if (reply !== null) reading = this.world.tabs?.read(reply, () => this.state, give) ?? null;
+      return await this.pump(response.body, line, (events) => {
+        heardMs = this.world.now();
+        reading?.tell(events);
+      });
+    } catch {
+      return { kind: "broken", serverMs: 0 };
+    } finally {
+      this.signal.removeEventListener("abort", hangUp);
+      unwake();
+      reading?.leave();
+      line.abort();
+    }
+  }
+
+  private async pump(
+    body: ReadableStream<Uint8Array>, line: AbortController, heard: (events: StreamEvent[]) => void,
+  ): Promise<Step> {
+    let retry = 0;
+    let broken = false;
+    let took: StreamEvent[] = [];
+    const feed = eventReader({
+      event: (event) => {
+        if (broken || isEnded(this.state)) return;
+        const step = take(this.state, event);
+        if (step.verdict === "gap") broken = true;
+        else if (step.verdict !== "dropped") {
+          took.push(event);
+          this.keep(step.state);
+        }
+      },
+      retry: (ms) => (retry = ms),
+      broken: () => (broken = true),
+    });
+    const reader = body.getReader();
+    try {
+      while (!broken && !isEnded(this.state)) {
+        const { value, done } = await orSilence(reader.read(), line);
+        if (done) break;
+        feed(value);
+        heard(took);
+        took = [];
+      }
+    } catch {
+      broken = true;
+    } finally {
+      reader.cancel().catch(() => {});
+    }
+    return isEnded(this.state) ? { kind: "ended" } : { kind: "broken", serverMs: broken ? 0 : retry };
   }
 }
 
@@ -110,37 +194,6 @@ async function refusal(response: Response, posting: boolean): Promise<Step> {
   if (status === 404 || status === 403 || status === 410) return { kind: "gone" };
   if (status === 409 || status === 400) return { kind: "restart" };
   return { kind: "broken", serverMs };
-}
-
-async function pump(
-  body: ReadableStream<Uint8Array>, from: Assembly, keep: (next: Assembly) => void, line: AbortController,
-): Promise<Step> {
-  let state = from;
-  let retry = 0;
-  let broken = false;
-  const feed = eventReader({
-    event: (event) => {
-      if (broken || isEnded(state)) return;
-      const step = take(state, event);
-      if (step.verdict === "gap") broken = true;
-      else if (step.verdict !== "dropped") keep((state = step.state));
-    },
-    retry: (ms) => (retry = ms),
-    broken: () => (broken = true),
-  });
-  const reader = body.getReader();
-  try {
-    while (!broken && !isEnded(state)) {
-      const { value, done } = await orSilence(reader.read(), line);
-      if (done) break;
-      feed(value);
-    }
-  } catch {
-    broken = true;
-  } finally {
-    reader.cancel().catch(() => {});
-  }
-  return isEnded(state) ? { kind: "ended" } : { kind: "broken", serverMs: broken ? 0 : retry };
 }
 
 async function orSilence<T>(reading: Promise<T>, line: AbortController): Promise<T> {

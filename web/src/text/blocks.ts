@@ -47,6 +47,43 @@ export function splitBlocks(text: string): Blocks {
   return { blocks, definitions: definitions.join("\n") };
 }
 
+/**
+ * `splitBlocks` for a text that grows: what came before the last two blocks is not looked at again. Two, because
+ * half a line may close a block that the whole line goes on with.
+ */
+export class GrowingBlocks {
+  private text = "";
+  private settledChars = 0; // up to where the third block from the end begins
+  private blocks: string[] = [];
+  private definitions: string[] = [];
+
+  split(text: string): Blocks {
+    if (!text.startsWith(this.text.slice(0, this.settledChars))) this.begin();
+    this.text = text;
+    const open = splitBlocks(text.slice(this.settledChars));
+    while (open.blocks.length > 2) this.settle(open);
+    const definitions = [...this.definitions, ...(open.definitions === "" ? [] : [open.definitions])].join("\n");
+    return { blocks: [...this.blocks, ...open.blocks], definitions };
+  }
+
+  private begin(): void {
+    this.settledChars = 0;
+    this.blocks = [];
+    this.definitions = [];
+  }
+
+  private settle(open: Blocks): void {
+    const block = open.blocks.shift()!;
+    const at = this.text.indexOf(open.blocks[0]!, this.text.indexOf(block, this.settledChars) + block.length);
+    this.settledChars = at;
+    this.blocks.push(block);
+    const own = splitBlocks(block).definitions;
+    if (own === "") return;
+    this.definitions.push(own);
+    open.definitions = open.definitions.split("\n").slice(own.split("\n").length).join("\n");
+  }
+}
+
 // What is indented, or the next item, still belongs to the list (or to indented code) above.
 function continues(first: string | undefined, line: string): boolean {
   if (first === undefined) return false;

@@ -4,6 +4,7 @@
  */
 import DOMPurify from "dompurify";
 import MarkdownIt from "markdown-it";
+import { t } from "../i18n";
 import { addMath } from "./mathmarks";
 
 const WEB_LINK = /^(?:https?:\/\/|mailto:)/i;
@@ -29,10 +30,8 @@ rules["code_block"] = (tokens, index) => codeBlock(tokens[index]!.content, "");
 rules["image"] = (tokens, index) => {
   const token = tokens[index]!;
   const address = String(token.attrGet("src") ?? "");
-  const name = escape(token.content === "" ? address : token.content);
-  return WEB_LINK.test(address)
-    ? `<a class="image-link" href="${escape(address)}">Image: ${name}</a>`
-    : `<span>Image: ${name}</span>`;
+  const name = escape(t("Image: {name}", { name: token.content === "" ? address : token.content }));
+  return WEB_LINK.test(address) ? `<a class="image-link" href="${escape(address)}">${name}</a>` : `<span>${name}</span>`;
 };
 
 rules["table_open"] = () => '<div class="table-scroll" tabindex="0"><table>';
@@ -66,7 +65,7 @@ function codeBlock(code: string, language: string): string {
   const name = escape(language);
   return (
     `<div class="code"><div class="code-head"><span class="code-language">${name || "text"}</span>` +
-    `<button type="button" class="copy-code">Copy</button></div>` +
+    `<button type="button" class="copy-code">${escape(t("Copy"))}</button></div>` +
     `<pre tabindex="0" dir="ltr"><code class="lang-${name}">${escape(code)}</code></pre></div>`
   );
 }

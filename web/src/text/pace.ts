@@ -23,6 +23,16 @@ export function arrive(pace: Pace, total: number, nowMs: number): Pace {
   return { ...now, total, rate: Math.max(SLOWEST, (total - now.shown) / LAG_MS) };
 }
 
+const BEAT_MS = 24; // forty times a second is smooth to read, and every other frame is free for scrolling
+const QUICK_MS = 6; // a third of a frame leaves room for layout and paint
+const REST_TIMES = 5;
+const LONGEST_REST_MS = 250; // longer looks like a fault
+
+/** How long to wait after a change that took so long to draw. */
+export function restMs(tookMs: number): number {
+  return tookMs <= QUICK_MS ? BEAT_MS : Math.min(LONGEST_REST_MS, tookMs * REST_TIMES);
+}
+
 /** Time has passed. */
 export function advance(pace: Pace, nowMs: number): Pace {
   const passed = Math.max(0, nowMs - pace.atMs);

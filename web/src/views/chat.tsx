@@ -1,7 +1,8 @@
-/** The conversation on screen. It scrolls along only while the reader is at the end. */
+/** The conversation on screen. */
 import type { JSX } from "preact";
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { current, switchTemporary, type Chat } from "../state/chat";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
+import { t } from "../i18n";
+import { current, switchTemporary, type Chat, type Shown } from "../state/chat";
 import { conversations } from "../state/conversations";
 import { setDraft } from "../state/drafts";
 import { drawerOpen, go } from "../state/route";
@@ -11,9 +12,13 @@ import { Composer } from "./composer";
 import { ConversationMenu } from "./conversation-menu";
 import { Icon, IconButton, Mark } from "./icons";
 import { openLink } from "./link-guard";
-import { MessageView, toClipboard } from "./message";
+import { Question, Reply, toClipboard } from "./message";
+import { useNearness } from "./near";
+import { useScroll } from "./scroll";
+import { WaitingLine } from "./waiting";
 
-const NEAR_END_PX = 80;
+const AT_FIRST = 8; // messages at the end that are drawn in full before it is known which are in sight
+const AHEAD = "900px 0px 0px"; // older messages are there before the reader has come to their place
 
 export function ChatView(): JSX.Element {
   const chat = current.value;
@@ -31,17 +36,18 @@ export function ChatView(): JSX.Element {
 
 function Header({ chat }: { chat: Chat }): JSX.Element {
   const conversation = conversations.value.find((one) => one.id === chat.id.value);
-  const title = chat.temporary ? "Temporary chat" : chat.id.value === null ? "New chat" : conversation?.title || "New chat";
+  const unnamed = chat.temporary ? t("Temporary chat") : t("New chat");
+  const title = chat.temporary || chat.id.value === null ? unnamed : conversation?.title || unnamed;
   useEffect(() => {
     document.title = chat.id.value === null ? "Tertulia" : `${title} · Tertulia`;
   }, [title]);
   return (
     <header class="chat-head">
-      <IconButton icon="menu" label="Show conversations" class="narrow-only" onClick={() => (drawerOpen.value = true)} />
+      <IconButton icon="menu" label={t("Show conversations")} class="narrow-only" onClick={() => (drawerOpen.value = true)} />
       <h1 dir="auto">{title}</h1>
       {conversation !== undefined && <ConversationMenu conversation={conversation} />}
       {chat.id.value === null && (chat.temporary || chat.path.value.length === 0) && (
-        <IconButton icon="unkept" label="Temporary chat" pressed={chat.temporary} onClick={switchTemporary} />
+        <IconButton icon="unkept" label={t("Temporary chat")} pressed={chat.temporary} onClick={switchTemporary} />
       )}
     </header>
   );
@@ -50,115 +56,102 @@ function Header({ chat }: { chat: Chat }): JSX.Element {
 function Thread({ chat }: { chat: Chat }): JSX.Element {
   const scroller = useRef<HTMLDivElement>(null);
   const inner = useRef<HTMLDivElement>(null);
-  const following = useRef(true);
-  const [away, setAway] = useState(false);
   const path = chat.path.value;
-
-  const toEnd = () => {
-    following.current = true;
-    setAway(false);
-    const element = scroller.current;
-    if (element !== null) element.scrollTop = path.length === 0 ? 0 : element.scrollHeight;
-  };
+  const { away, toEnd, onScroll } = useScroll(scroller, inner);
+  useNearness(inner);
   useLayoutEffect(toEnd, [chat, chat.state.value === "ready"]);
-  useEffect(() => {
-    const element = inner.current;
-    if (element === null) return;
-    const watch = new ResizeObserver(() => {
-      if (following.current && scroller.current?.querySelector(".message")) scroller.current.scrollTop = scroller.current.scrollHeight;
-    });
-    watch.observe(element);
-    return () => watch.disconnect();
-  }, []);
-
-  const onScroll = () => {
-    const element = scroller.current;
-    if (element === null) return;
-    const atEnd = element.scrollHeight - element.scrollTop - element.clientHeight < NEAR_END_PX;
-    following.current = atEnd;
-    setAway(!atEnd);
-  };
 
   return (
     <>
-      <div class="thread" ref={scroller} onScroll={onScroll} onClick={onThreadClick} tabindex={0} role="region" aria-label="Messages">
+      <div class="thread" ref={scroller} onScroll={onScroll} onClick={onThreadClick} tabindex={0} role="region" aria-label={t("Messages")}>
         <div class="thread-inner" ref={inner}>
           {chat.nextBefore.value !== null && <Older chat={chat} scroller={scroller} />}
-          {path.length === 0 ? <Nothing chat={chat} /> : path.map((message) => (
-            <MessageView key={message.viewKey} chat={chat} message={message} />
-          ))}
+          {path.length === 0 ? <Nothing chat={chat} /> : path.map((message, at) => drawn(chat, message, path.length - at))}
+          <WaitingLine chat={chat} />
         </div>
       </div>
       <div class="foot">
         {away && path.length > 0 && (
-          <button type="button" class="to-end" onClick={toEnd} aria-label="To the newest message"><Icon name="bottom" /></button>
+          <button type="button" class="to-end" onClick={toEnd} aria-label={t("To the newest message")}><Icon name="bottom" /></button>
         )}
         {chat.state.value !== "gone" && <Composer chat={chat} onSend={toEnd} />}
-        <p class="small-print">{chat.temporary && "Nothing of this chat is kept once you leave it. "}Answers can be wrong. Check what matters.</p>
+        <p class="small-print">
+          {chat.temporary && `${t("Nothing of this chat is kept once you leave it.")} `}{t("Answers can be wrong. Check what matters.")}
+        </p>
       </div>
     </>
   );
 }
 
+// A message that has not changed is the same element, which is not even compared: there may be thousands.
+const elements = new WeakMap<Shown, JSX.Element>();
+
+function drawn(chat: Chat, message: Shown, fromEnd: number): JSX.Element {
+  const known = elements.get(message);
+  if (known !== undefined) return known;
+  const View = message.role === "user" ? Question : Reply;
+  const made = <View key={message.viewKey} chat={chat} message={message} isNear={fromEnd <= AT_FIRST} />;
+  elements.set(message, made);
+  return made;
+}
+
 function Older({ chat, scroller }: { chat: Chat; scroller: { current: HTMLDivElement | null } }): JSX.Element {
   const button = useRef<HTMLButtonElement>(null);
   const busy = useRef(false);
+  const before = chat.nextBefore.value;
   const load = async () => {
-    const element = scroller.current;
-    if (busy.current || element === null) return;
+    if (busy.current) return;
     busy.current = true;
-    const below = element.scrollHeight - element.scrollTop;
     await chat.loadOlder();
-    // What was read stays where it was.
-    requestAnimationFrame(() => {
-      element.scrollTop = element.scrollHeight - below;
-      busy.current = false;
-    });
+    busy.current = false;
   };
+  // A new watch for each page: one that is still in sight would not be told of again.
   useEffect(() => {
     if (button.current === null) return;
     const watch = new IntersectionObserver(([entry]) => {
-      if (entry?.isIntersecting && scroller.current !== null && scroller.current.scrollTop < 200) void load();
-    }, { root: scroller.current });
+      if (entry?.isIntersecting) void load();
+    }, { root: scroller.current, rootMargin: AHEAD });
     watch.observe(button.current);
     return () => watch.disconnect();
-  }, [chat]);
-  return <button ref={button} type="button" class="button older" onClick={() => void load()}>Show older messages</button>;
+  }, [chat, before]);
+  return <button ref={button} type="button" class="button older" onClick={() => void load()}>{t("Show older messages")}</button>;
 }
 
-const OPENERS = [
-  "Explain how a heat pump works, with a small table",
-  "Write a Python function that groups anagrams",
-  "Help me plan a three-day walk in the hills",
-  "Turn my notes into a short, friendly email",
-];
+function openers(): string[] {
+  return [
+    t("Explain how a heat pump works, with a small table"),
+    t("Write a Python function that groups anagrams"),
+    t("Help me plan a three-day walk in the hills"),
+    t("Turn my notes into a short, friendly email"),
+  ];
+}
 
 function Nothing({ chat }: { chat: Chat }): JSX.Element {
   const state = chat.state.value;
   if (state === "gone") {
     return (
       <div class="nothing">
-        <h2>This conversation is not here</h2>
-        <p>It was deleted, or it belongs to someone else.</p>
-        <button type="button" class="button is-main" onClick={() => go(null)}>New chat</button>
+        <h2>{t("This conversation is not here")}</h2>
+        <p>{t("It was deleted, or it belongs to someone else.")}</p>
+        <button type="button" class="button is-main" onClick={() => go(null)}>{t("New chat")}</button>
       </div>
     );
   }
   if (state === "failed") {
     return (
       <div class="nothing">
-        <h2>The conversation could not be loaded</h2>
-        <button type="button" class="button is-main" onClick={() => void chat.load()}>Try again</button>
+        <h2>{t("The conversation could not be loaded")}</h2>
+        <button type="button" class="button is-main" onClick={() => void chat.load()}>{t("Try again")}</button>
       </div>
     );
   }
-  if (state !== "ready") return <div class="nothing" aria-busy="true"><Mark talking /><p class="sr">Loading</p></div>;
+  if (state !== "ready") return <div class="nothing" aria-busy="true"><Mark talking /><p class="sr">{t("Loading")}</p></div>;
   return (
     <div class="nothing">
       <Mark />
-      <h2>What shall we talk about{firstName()}?</h2>
+      <h2>{greeting()}</h2>
       <ul class="openers">
-        {OPENERS.map((text) => (
+        {openers().map((text) => (
           <li key={text}>
             <button type="button" onClick={() => {
               setDraft(chat.draftPlace, text);
@@ -171,9 +164,9 @@ function Nothing({ chat }: { chat: Chat }): JSX.Element {
   );
 }
 
-function firstName(): string {
+function greeting(): string {
   const name = account.value?.name ?? "";
-  return name === "" || name.length > 24 ? "" : `, ${name}`;
+  return name === "" || name.length > 24 ? t("What shall we talk about?") : t("What shall we talk about, {name}?", { name });
 }
 
 // Buttons and links inside rendered markdown are plain elements: one listener serves them all.
@@ -184,8 +177,8 @@ export function onThreadClick(event: MouseEvent): void {
     const code = copy.closest(".code")?.querySelector("code")?.textContent ?? "";
     void toClipboard(code).then((done) => {
       if (!done) return;
-      copy.textContent = "Copied";
-      setTimeout(() => (copy.textContent = "Copy"), 1_500);
+      copy.textContent = t("Copied");
+      setTimeout(() => (copy.textContent = t("Copy")), 1_500);
     });
     return;
   }

@@ -2,7 +2,7 @@
 import type { JSX } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { signal } from "@preact/signals";
-import { healTail, splitBlocks } from "../text/blocks";
+import { GrowingBlocks, healTail, splitBlocks } from "../text/blocks";
 
 type Renderer = typeof import("../text/markdown");
 
@@ -14,21 +14,48 @@ export async function loadRenderer(): Promise<void> {
 }
 
 export function Markdown({ text, growing }: { text: string; growing: boolean }): JSX.Element {
-  const { blocks, definitions } = splitBlocks(text);
+  const splitter = useRef(new GrowingBlocks());
+  const drawn = useRef<JSX.Element[]>([]);
+  const { blocks, definitions } = splitter.current.split(text);
   const last = blocks.length - 1;
-  return (
-    <div class="prose">
-      {blocks.map((block, index) => (
-        <Block
-          key={index}
-          text={growing && index === last ? healTail(block) : block}
-          definitions={growing ? "" : definitions}
-          closed={!growing || index < last}
-          render={renderer.value}
-        />
-      ))}
-    </div>
-  );
+  drawn.current = blocks.map((block, index) => {
+    const props: BlockProps = {
+      text: growing && index === last ? healTail(block) : block,
+      definitions: growing ? "" : definitions,
+      closed: !growing || index < last,
+      render: renderer.value,
+    };
+    const before = drawn.current[index];
+    // The same element is not even compared.
+    return before !== undefined && isSame(before.props as BlockProps, props) ? before : <Block key={index} {...props} />;
+  });
+  return <div class="prose">{drawn.current}</div>;
+}
+
+/**
+ * Draws a text that does not grow into the element of the ref that it gives: its blocks are no components, as a
+ * long conversation has thousands of them.
+ */
+export function useStill(text: string): { current: HTMLDivElement | null } {
+  const place = useRef<HTMLDivElement>(null);
+  const render = renderer.peek() ?? renderer.value; // once it is here nobody need be told of it
+  useLayoutEffect(() => {
+    if (place.current === null) return;
+    const { blocks, definitions } = splitBlocks(text);
+    place.current.replaceChildren(...blocks.map((block) => {
+      const element = document.createElement("div");
+      element.className = render === null ? "block is-plain" : "block";
+      if (render === null) element.textContent = block;
+      else element.innerHTML = render.render(block, definitions);
+      return element;
+    }));
+    if (render !== null) decorate(place.current);
+  }, [text, render]);
+  return place;
+}
+
+function isSame(a: BlockProps, b: BlockProps): boolean {
+  return a.text === b.text && a.definitions === b.definitions && a.closed === b.closed && a.render === b.render;
 }
 
 interface BlockProps {
@@ -48,16 +75,19 @@ function Block({ text, definitions, closed, render }: BlockProps): JSX.Element {
     else element.innerHTML = render.render(text, definitions);
   }, [text, definitions, closed, render]);
   useLayoutEffect(() => {
-    const element = place.current;
-    if (!closed || render === null || element === null) return;
-    if (element.querySelector("pre > code[class^='lang-']:not(.lang-)") !== null) {
-      void import("../text/highlight").then(({ colour }) => colour(element));
-    }
-    if (element.querySelector(".formula, .formula-block") !== null) {
-      void import("../text/formula").then(({ setFormulas }) => setFormulas(element));
-    }
+    if (closed && render !== null && place.current !== null) decorate(place.current);
   }, [text, definitions, closed, render]);
   return <div ref={place} class={render === null ? "block is-plain" : "block"} />;
+}
+
+// Colours and formulas come with scripts of their own, when there is something for them.
+function decorate(element: HTMLElement): void {
+  if (element.querySelector("pre > code[class^='lang-']:not(.lang-)") !== null) {
+    void import("../text/highlight").then(({ colour }) => colour(element));
+  }
+  if (element.querySelector(".formula, .formula-block") !== null) {
+    void import("../text/formula").then(({ setFormulas }) => setFormulas(element));
+  }
 }
 
 // Code that is still being written grows in place: it keeps its scroll position and what is selected.

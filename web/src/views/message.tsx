@@ -1,34 +1,46 @@
 /** One message: what was asked, or a reply with its marks, its branch switch and what can be done with it. */
-import type { ComponentChildren, JSX } from "preact";
+import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
+import type { Version } from "../chat/branch";
+import { canGoOn } from "../chat/shown";
+import { k, t } from "../i18n";
 import type { Chat, Shown } from "../state/chat";
-import { ROOT } from "../chat/tree";
 import type { LiveReply } from "../state/live";
 import { titleOf, wanted } from "../state/models";
 import { toast } from "../state/toasts";
 import type { Failure } from "../wire";
+import { useDerived } from "./derived";
 import { Icon, IconButton, Mark } from "./icons";
-import { Markdown } from "./markdown";
+import { Markdown, useStill } from "./markdown";
+import { useNear } from "./near";
 import { usePaced } from "./paced";
 
-export function MessageView({ chat, message }: { chat: Chat; message: Shown }): JSX.Element {
-  return message.role === "user" ? <Question chat={chat} message={message} /> : <Reply chat={chat} message={message} />;
+interface Props {
+  chat: Chat;
+  message: Shown;
 }
 
-function Question({ chat, message }: { chat: Chat; message: Shown }): JSX.Element {
+export function Question({ chat, message, isNear }: Props & { isNear: boolean }): JSX.Element {
   const [editing, setEditing] = useState(false);
-  const sending = message.id.startsWith("local_") && !chat.temporary;
+  const [near, place] = useNear(isNear);
   if (editing) return <Editor chat={chat} message={message} close={() => setEditing(false)} />;
   return (
-    <article class="message question" aria-label="You">
-      <h2 class="sr">You</h2>
+    <article class={near ? "message question" : "message question is-far"} aria-label={t("You")} ref={place}>
+      <h2 class="sr">{t("You")}</h2>
       <div class="bubble" dir="auto">{message.content}</div>
-      <div class="tools">
-        <BranchSwitch chat={chat} message={message} />
-        <CopyButton text={message.content} />
-        <IconButton icon="edit" label="Edit and send again" disabled={sending} onClick={() => setEditing(true)} />
-      </div>
+      {near && <QuestionTools chat={chat} message={message} edit={() => setEditing(true)} />}
     </article>
+  );
+}
+
+function QuestionTools({ chat, message, edit }: Props & { edit: () => void }): JSX.Element {
+  const sending = message.id.startsWith("local_") && !chat.temporary;
+  return (
+    <div class="tools">
+      <BranchSwitch chat={chat} message={message} />
+      <CopyButton text={message.content} />
+      <IconButton icon="edit" label={t("Edit and send again")} disabled={sending} onClick={edit} />
+    </div>
   );
 }
 
@@ -42,13 +54,13 @@ function Editor({ chat, message, close }: { chat: Chat; message: Shown; close: (
   const submit = () => {
     if (text.trim() === "") return;
     close();
-    chat.send(text, message.parentId, wanted.value);
+    void chat.edit(message, text, wanted.value);
   };
   return (
-    <article class="message question is-editing" aria-label="Edit your message">
+    <article class="message question is-editing" aria-label={t("Edit your message")}>
       <textarea
         ref={area}
-        aria-label="Your message"
+        aria-label={t("Your message")}
         dir="auto"
         value={text}
         rows={Math.min(12, text.split("\n").length + 1)}
@@ -62,9 +74,9 @@ function Editor({ chat, message, close }: { chat: Chat; message: Shown; close: (
         }}
       />
       <div class="row">
-        <span class="hint">Makes a new branch; the old one stays.</span>
-        <button type="button" class="button" onClick={close}>Cancel</button>
-        <button type="button" class="button is-main" disabled={text.trim() === ""} onClick={submit}>Send</button>
+        <span class="hint">{t("Makes a new branch; the old one stays.")}</span>
+        <button type="button" class="button" onClick={close}>{t("Cancel")}</button>
+        <button type="button" class="button is-main" disabled={text.trim() === ""} onClick={submit}>{t("Send")}</button>
       </div>
     </article>
   );
@@ -75,46 +87,58 @@ export function isComposing(event: KeyboardEvent): boolean {
   return event.isComposing || event.keyCode === 229;
 }
 
-function Reply({ chat, message }: { chat: Chat; message: Shown }): JSX.Element {
+export function Reply({ chat, message, isNear }: Props & { isNear: boolean }): JSX.Element {
   const live = message.live?.quiet === false ? message.live : null;
-  const growing = live !== null;
-  const text = usePaced(live?.text ?? message.content, growing);
-  const refusal = refusalOf(message);
+  const [near, place] = useNear(isNear);
+  const hasGrown = useRef(false); // before the reader's eyes: it is not drawn again when it has ended
+  if (live !== null) hasGrown.current = true;
+  const still = useStill(message.content);
+  const label = message.model === null || message.model === "" ? t("Answer") : t("Answer of {model}", { model: titleOf(message.model) });
   return (
-    <article class="message reply" aria-label={`Answer${message.model === null ? "" : ` of ${titleOf(message.model)}`}`} aria-busy={growing}>
-      <h2 class="sr">Answer</h2>
-      {text !== "" && <Markdown text={text} growing={growing} />}
-      {refusal !== null && <Refusal text={refusal} />}
-      {live !== null && refusal === null && <Waiting live={live} silent={text === ""} />}
-      {!growing && message.status === "stopped" && <p class="ending">Stopped{message.content === "" ? " before the first word" : ""}.</p>}
-      <Marks message={message} />
-      {growing ? <div class="tools"><BranchSwitch chat={chat} message={message} /></div> : <ReplyTools chat={chat} message={message} />}
+    <article class={near ? "message reply" : "message reply is-far"} aria-label={label} aria-busy={live !== null} ref={place}>
+      <h2 class="sr">{t("Answer")}</h2>
+      {hasGrown.current ? <Growing live={live} content={message.content} /> : message.content !== "" && <div class="prose" ref={still} />}
+      {live !== null && <UnderWay live={live} />}
+      {live === null && message.status === "refused" && <Refusal text={message.refusal ?? t("This cannot be answered here.")} />}
+      {live === null && message.status === "stopped" && <Ending message={message} />}
+      {near && <Marks message={message} />}
+      {near && (live !== null ? <div class="tools"><BranchSwitch chat={chat} message={message} /></div> : <ReplyTools chat={chat} message={message} />)}
     </article>
   );
 }
 
-function refusalOf(message: Shown): string | null {
-  if (message.live?.quiet === false) return message.live.assembly.value.refusal?.text ?? null;
-  if (message.status !== "refused") return null;
-  return message.refusal ?? "This cannot be answered here.";
+function Growing({ live, content }: { live: LiveReply | null; content: string }): JSX.Element | null {
+  const silent = useDerived(() => (live === null ? content : live.text) === "", [live, content]);
+  return silent ? null : <Prose live={live} content={content} />;
 }
 
-function Waiting({ live, silent }: { live: LiveReply; silent: boolean }): JSX.Element | null {
+function Prose({ live, content }: { live: LiveReply | null; content: string }): JSX.Element {
+  return <Markdown text={usePaced(live, content)} growing={live !== null} />;
+}
+
+function UnderWay({ live }: { live: LiveReply }): JSX.Element | null {
+  const refusal = useDerived(() => live.assembly.value.refusal?.text ?? null, [live]);
+  const said = useDerived(() => stage(live), [live]);
+  if (refusal !== null) return <Refusal text={refusal} />;
+  return said === null ? null : <p class="waiting"><Mark talking />{said}</p>;
+}
+
+function Ending({ message }: { message: Shown }): JSX.Element {
+  const before = message.content === "";
+  if (message.finish === "abandoned") return <p class="ending">{t("Stopped, because nobody was following it any more.")}</p>;
+  return <p class="ending">{before ? t("Stopped before the first word.") : t("Stopped.")}</p>;
+}
+
+function stage(live: LiveReply): string | null {
   const { queue, paused } = live.assembly.value;
-  const broken = live.link.value === "broken";
-  if (!silent && !paused && !broken && !live.stopping.value) return null;
-  return <p class="waiting"><Mark talking />{stage(live, queue, paused, broken)}</p>;
-}
-
-function stage(
-  live: LiveReply, queue: { position: number; waitSeconds: number | null } | null, paused: boolean, broken: boolean,
-): string {
-  if (live.stopping.value) return "Stopping…";
-  if (broken) return "Connection lost. Trying again; nothing is lost…";
-  if (paused) return "One moment: the answer is being continued elsewhere…";
-  if (queue === null) return "Thinking…";
-  const wait = queue.waitSeconds === null ? "" : `, about ${Math.max(1, Math.round(queue.waitSeconds))} s`;
-  return queue.position <= 1 ? `Next in line${wait}…` : `Place ${queue.position} in line${wait}…`;
+  if (live.stopping.value) return t("Stopping…");
+  if (live.link.value === "broken") return t("Connection lost. Trying again; nothing is lost…");
+  if (paused) return t("One moment: the answer is being continued elsewhere…");
+  if (live.text !== "") return null;
+  if (queue === null) return t("Thinking…");
+  const values = { place: queue.position, wait: Math.max(1, Math.round(queue.waitSeconds ?? 0)) };
+  if (queue.waitSeconds === null) return queue.position <= 1 ? t("Next in line…") : t("Place {place} in line…", values);
+  return queue.position <= 1 ? t("Next in line, about {wait} s…", values) : t("Place {place} in line, about {wait} s…", values);
 }
 
 function Refusal({ text }: { text: string }): JSX.Element {
@@ -127,81 +151,108 @@ function Refusal({ text }: { text: string }): JSX.Element {
 }
 
 const NOTICES: Record<string, string> = {
-  context_shortened: "Context was shortened: the oldest messages were left out",
-  canned: "A ready reply: too busy to answer anew",
-  ladder_small: "The smaller model answers until it is quieter",
-  ladder_short: "Answers are kept short until it is quieter",
-  answer_capped: "Answer capped by what is left of the budget",
-};
-
-const REASONS: Record<string, (asked: string, answered: string) => string> = {
-  unavailable: (asked, answered) => `${asked === "Auto" ? "The larger one" : asked} is not there yet – ${answered} answered`,
-  ladder: (asked, answered) => `Many people are here – ${answered} answered${asked === "Auto" ? "" : ` instead of ${asked}`}`,
-  overflow: (asked, answered) => `${asked === "Auto" ? "The larger one" : asked} is full – ${answered} answered`,
+  context_shortened: k("Context was shortened: the oldest messages were left out"),
+  canned: k("A ready reply: too busy to answer anew"),
+  ladder_small: k("The smaller model answers until it is quieter"),
+  ladder_short: k("Answers are kept short until it is quieter"),
+  answer_capped: k("Answer capped by what is left of the budget"),
 };
 
 function Marks({ message }: { message: Shown }): JSX.Element | null {
-  const marks: ComponentChildren[] = [];
-  if (message.model !== null && message.model !== "") {
-    const said = REASONS[message.reason ?? ""]?.(titleOf(message.requested ?? "auto"), titleOf(message.model));
-    if (said !== undefined) marks.push(<span key="model" class="mark-text is-notable">{said}</span>);
+  const marks = message.notices.map((notice) => {
+    const known = NOTICES[notice];
+    return known === undefined ? notice.replaceAll("_", " ") : t(known);
+  });
+  const why = insteadOf(message);
+  if (why !== null) marks.unshift(why);
+  if (message.finish === "length") marks.push(t("Longest answer reached"));
+  if (marks.length === 0) return null;
+  return <p class="marks">{marks.map((mark) => <span key={mark} class="mark-text is-notable">{mark}</span>)}</p>;
+}
+
+// Another model than the usual one has answered: said at once, and not only in the badge.
+function insteadOf(message: Shown): string | null {
+  if (message.model === null || message.model === "") return null;
+  const asked = message.requested ?? "auto";
+  const isAuto = asked === "auto";
+  const values = { asked: titleOf(asked), answered: titleOf(message.model) };
+  switch (message.reason) {
+    case "unavailable":
+      return isAuto ? t("The larger one is not there yet – {answered} answered", values) : t("{asked} is not there yet – {answered} answered", values);
+    case "ladder":
+      return isAuto ? t("Many people are here – {answered} answered", values) : t("Many people are here – {answered} answered instead of {asked}", values);
+    case "overflow":
+      return isAuto ? t("The larger one is full – {answered} answered", values) : t("{asked} is full – {answered} answered", values);
+    default:
+      return null;
   }
-  for (const notice of message.notices) {
-    marks.push(<span key={notice} class="mark-text is-notable">{NOTICES[notice] ?? notice.replaceAll("_", " ")}</span>);
-  }
-  if (message.finish === "length") marks.push(<span key="length" class="mark-text is-notable">Longest answer reached</span>);
-  return marks.length === 0 ? null : <p class="marks">{marks}</p>;
+}
+
+/** Which model answered; pointed at, also why it did. */
+function Badge({ message }: { message: Shown }): JSX.Element | null {
+  if (!message.model) return null;
+  const isAuto = message.reason === "auto";
+  const why = insteadOf(message) ?? (isAuto ? t("Chosen for this question") : t("You picked this model"));
+  return (
+    <span class="mark-text badge" title={`${t("The model that answered")}. ${why}.`}>
+      {titleOf(message.model)}{isAuto && <span class="badge-why"> · {t("auto")}</span>}
+    </span>
+  );
 }
 
 function ReplyTools({ chat, message }: { chat: Chat; message: Shown }): JSX.Element {
   const again = () => chat.regenerate(message, wanted.value);
   const rate = (rating: "up" | "down") => void chat.rate(message, message.feedback === rating ? null : rating);
+  const isLast = useDerived(() => chat.leaf()?.viewKey === message.viewKey && chat.waiting.value.length === 0, [chat, message]);
   return (
     <>
       {message.status === "failed" && <Failed error={message.error} retry={again} partial={message.content !== ""} />}
       <div class="tools">
         <BranchSwitch chat={chat} message={message} />
         {message.content !== "" && <CopyButton text={message.content} />}
-        <IconButton icon="again" label="Answer again" onClick={again} />
+        <IconButton icon="again" label={t("Answer again")} onClick={again} />
         {message.content !== "" && !chat.temporary && (
           <>
-            <IconButton icon="up" label="Good answer" pressed={message.feedback === "up"} onClick={() => rate("up")} />
-            <IconButton icon="down" label="Bad answer" pressed={message.feedback === "down"} onClick={() => rate("down")} />
+            <IconButton icon="up" label={t("Good answer")} pressed={message.feedback === "up"} onClick={() => rate("up")} />
+            <IconButton icon="down" label={t("Bad answer")} pressed={message.feedback === "down"} onClick={() => rate("down")} />
           </>
         )}
-        {message.model && <span class="mark-text" title="The model that answered">{titleOf(message.model)}</span>}
+        <Badge message={message} />
+        {isLast && canGoOn(message) && (
+          <button type="button" class="button go-on" onClick={() => chat.send(t("Continue where you stopped."), message.id, wanted.value)}>
+            {t("Continue")}
+          </button>
+        )}
       </div>
     </>
   );
 }
 
 function Failed({ error, retry, partial }: { error: Failure | null; retry: () => void; partial: boolean }): JSX.Element {
+  const wait = error?.retryAfterSeconds;
   return (
     <div class="failure" role="note">
       <Icon name="warn" />
       <p>
-        {error?.message ?? "The answer broke off."}
-        {partial && " What had been written is kept above."}
+        {error?.message ?? t("The answer broke off.")}
+        {wait !== undefined && ` ${t("There is room again in about {wait} s.", { wait: Math.ceil(wait) })}`}
+        {partial && ` ${t("What had been written is kept above.")}`}
       </p>
-      {error?.retryable !== false && <button type="button" class="button" onClick={retry}>Try again</button>}
+      {error?.retryable !== false && <button type="button" class="button" onClick={retry}>{t("Try again")}</button>}
     </div>
   );
 }
 
 function BranchSwitch({ chat, message }: { chat: Chat; message: Shown }): JSX.Element | null {
-  const parent = message.parentId ?? ROOT;
-  const all = chat.siblings.value.get(parent) ?? [];
-  if (all.length < 2) return null;
-  const index = all.findIndex((one) => one.id === message.id);
-  const show = (next: number) => {
-    const sibling = all[next];
-    if (sibling !== undefined) chat.choose({ [parent]: sibling.id });
-  };
+  // As one text, so that only a change of it draws anything: a long conversation has many of these.
+  const told = useDerived(() => JSON.stringify(chat.versionOf(message)), [chat, message]);
+  const { number, count, previous, following } = JSON.parse(told) as Version;
+  if (count < 2) return null;
   return (
-    <div class="branches" role="group" aria-label="Versions">
-      <IconButton icon="left" label="Version before" disabled={index <= 0} onClick={() => show(index - 1)} />
-      <span>{index + 1}/{all.length}</span>
-      <IconButton icon="right" label="Next version" disabled={index >= all.length - 1} onClick={() => show(index + 1)} />
+    <div class="branches" role="group" aria-label={t("Versions")}>
+      <IconButton icon="left" label={t("Version before")} disabled={previous === null} onClick={() => previous !== null && void chat.show(previous)} />
+      <span>{number}/{count}</span>
+      <IconButton icon="right" label={t("Next version")} disabled={following === null} onClick={() => following !== null && void chat.show(following)} />
     </div>
   );
 }
@@ -213,7 +264,7 @@ export function CopyButton({ text }: { text: string }): JSX.Element {
     setDone(true);
     setTimeout(() => setDone(false), 1_500);
   };
-  return <IconButton icon={done ? "check" : "copy"} label={done ? "Copied" : "Copy"} onClick={() => void copy()} />;
+  return <IconButton icon={done ? "check" : "copy"} label={done ? t("Copied") : t("Copy")} onClick={() => void copy()} />;
 }
 
 export async function toClipboard(text: string): Promise<boolean> {
@@ -229,7 +280,7 @@ export async function toClipboard(text: string): Promise<boolean> {
     area.select();
     const done = document.execCommand("copy");
     area.remove();
-    if (!done) toast("The browser does not allow copying.", "bad");
+    if (!done) toast(t("The browser does not allow copying."), "bad");
     return done;
   }
 }

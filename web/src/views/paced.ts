@@ -1,29 +1,72 @@
 /** The part of a growing text to show now: words at a steady rate, all of it when it does not matter. */
-import { useEffect, useRef, useState } from "preact/hooks";
-import { advance, arrive, cutAt, START, type Pace } from "../text/pace";
+import { effect } from "@preact/signals";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import type { LiveReply } from "../state/live";
+import { arrive, cutAt, restMs, START, type Pace } from "../text/pace";
 
+const HIDDEN_MS = 500; // no frames are drawn for a page that nobody sees
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
-export function usePaced(text: string, growing: boolean): string {
-  const pace = useRef<Pace>({ ...START, shown: text.length, total: text.length, atMs: performance.now() });
+/** What is shown of a reply; with none under way that is all of `content`. */
+export function usePaced(live: LiveReply | null, content: string): string {
+  const pace = useRef<Pace>({ ...START });
+  const shown = useRef("");
+  const began = useRef(0);
+  const restUntil = useRef(0);
   const [, redraw] = useState(0);
-  const atOnce = !growing || document.hidden || still.matches;
+  const first = useRef<LiveReply | null>(null);
+  if (live !== null && first.current !== live) {
+    // What was there before the page looked is not written anew.
+    const text = live.assembly.peek().text.length < live.stored.length ? live.stored : live.assembly.peek().text;
+    pace.current = { ...START, shown: text.length, total: text.length, atMs: performance.now() };
+    shown.current = text;
+  }
+  first.current = live;
 
   useEffect(() => {
-    if (atOnce) {
-      pace.current = { ...START, shown: text.length, total: text.length, atMs: performance.now() };
-      return;
-    }
-    pace.current = arrive(pace.current, text.length, performance.now());
+    if (live === null) return;
     let frame = 0;
-    const step = () => {
-      pace.current = advance(pace.current, performance.now());
-      redraw((count) => count + 1);
-      if (pace.current.shown < pace.current.total) frame = requestAnimationFrame(step);
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const schedule = () => {
+      if (frame !== 0 || timer !== undefined) return;
+      if (document.hidden) timer = setTimeout(step, HIDDEN_MS);
+      else frame = requestAnimationFrame(step);
     };
-    frame = requestAnimationFrame(step);
-    return () => cancelAnimationFrame(frame);
-  }, [text, atOnce]);
+    const step = () => {
+      frame = 0;
+      timer = undefined;
+      const now = performance.now();
+      if (now < restUntil.current) return schedule();
+      const text = live.text;
+      const atOnce = document.hidden || still.matches;
+      pace.current = arrive(pace.current, text.length, now);
+      if (atOnce) pace.current = { ...START, shown: text.length, total: text.length, atMs: now };
+      const next = text.slice(0, cutAt(text, pace.current.shown));
+      if (next !== shown.current) {
+        shown.current = next;
+        began.current = now;
+        redraw((count) => count + 1);
+      }
+      if (pace.current.shown < pace.current.total) schedule();
+    };
+    const stop = effect(() => {
+      void live.assembly.value;
+      schedule();
+    });
+    return () => {
+      stop();
+      cancelAnimationFrame(frame);
+      clearTimeout(timer);
+    };
+  }, [live]);
 
-  return atOnce ? text : text.slice(0, cutAt(text, pace.current.shown));
+  // What took long is done less often, so that scrolling and typing stay smooth on a slow machine.
+  useLayoutEffect(() => {
+    if (began.current === 0) return;
+    const now = performance.now();
+    restUntil.current = now + restMs(now - began.current);
+    began.current = 0;
+  });
+
+  return live === null ? content : shown.current;
 }

@@ -1,0 +1,34 @@
+/**
+ * Which messages are in sight, or nearly. The browser skips the others (`content-visibility`) and says so; of
+ * these only the words are kept in the document, for searching and reading, and not their buttons.
+ */
+import { useEffect, useState } from "preact/hooks";
+
+const CHANGED = "contentvisibilityautostatechange";
+const isTold = typeof document !== "undefined" && `on${CHANGED}` in document.documentElement;
+
+const setters = new WeakMap<Element, (isNear: boolean) => void>();
+
+/** Listens for all messages within. */
+export function useNearness(inner: { current: HTMLElement | null }): void {
+  useEffect(() => {
+    const element = inner.current;
+    if (element === null || !isTold) return;
+    const changed = (event: Event) => {
+      if (event.target instanceof Element) setters.get(event.target)?.(!(event as Event & { skipped?: boolean }).skipped);
+    };
+    element.addEventListener(CHANGED, changed);
+    return () => element.removeEventListener(CHANGED, changed);
+  }, []);
+}
+
+/** Whether a message is near, and the `ref` for its element. Where no browser says so all are. */
+export function useNear(atFirst: boolean): [boolean, (element: Element | null) => void] {
+  const [[isNear, place], set] = useState<[boolean, (element: Element | null) => void]>(() => [
+    atFirst || !isTold,
+    (element) => {
+      if (element !== null) setters.set(element, (near) => set(([, place]) => [near, place]));
+    },
+  ]);
+  return [isNear, place];
+}
