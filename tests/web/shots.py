@@ -90,7 +90,7 @@ async def shoot_operations(service: Service, browser: Browser) -> None:
     person = Person(service, context, await context.new_page(), "grace")
     await person.register()
     await person.becomes_administrator()
-    await person.page.set_viewport_size({"width": 1180, "height": 1040})
+    await person.page.set_viewport_size({"width": 1280, "height": 1060})
     await person.open()
     for question in (LONG, LONG_TOO, LONG):
         await person.page.get_by_role("button", name="New chat").click()
@@ -101,7 +101,7 @@ async def shoot_operations(service: Service, browser: Browser) -> None:
     rate = person.page.locator(".tiles > div", has_text="Tokens a second").locator("dd")
     await expect(rate).not_to_have_text(re.compile("^[–0]$"))
     await expect(person.page.locator(".chart canvas")).to_have_count(4)
-    await person.page.wait_for_timeout(8_000)  # four looks: a line and not a dot
+    await person.page.wait_for_timeout(12_000)  # six looks: a line and not a dot
     await person.page.mouse.move(0, 0)
     path = FOLDER / "operations.png"
     await person.page.screenshot(path=path)
