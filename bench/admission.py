@@ -20,7 +20,7 @@ from typing import Any, Final, cast
 from tertulia.backends.bell import LocalBell
 from tertulia.backends.clock import SystemClock
 from tertulia.backends.memory import MemoryBackend
-from tertulia.backends.memory.fleet import MemoryHomes
+from tertulia.backends.memory.fleet import MemoryHolds, MemoryHomes
 from tertulia.backends.memory.leases import MemoryLeases
 from tertulia.backends.memory.promises import MemoryPromises
 from tertulia.backends.memory.rungs import MemoryRungs
@@ -233,6 +233,7 @@ def stores_of(backend: Backend, clock: SystemClock) -> Stores:
         log=backend.log,
         bell=LocalBell(),
         homes=MemoryHomes(clock),
+        holds=MemoryHolds(),
         promises=MemoryPromises(clock),
         rungs=MemoryRungs(clock),
         registry=None,

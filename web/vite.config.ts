@@ -3,7 +3,7 @@ import { defineConfig } from "vitest/config";
 
 export default defineConfig({
   base: "/",
-  publicDir: false,
+  publicDir: "public", // the manifest and its icons, whose names must stay
   build: {
     outDir: "../src/tertulia/gateway/pages",
     emptyOutDir: true,

@@ -227,6 +227,38 @@ def chat(
 
 
 @app.command()
+def top(
+    once: Annotated[bool, typer.Option("--once", help="Print how it is now and exit.")] = False,
+    url: Annotated[
+        str | None, typer.Option(help="Address of a gateway; this machine's if not given.")
+    ] = None,
+    key_file: Annotated[
+        Path | None,
+        typer.Option(help="File with an administrator's key; TERTULIA_API_KEY works as well."),
+    ] = None,
+    config: Config = None,
+) -> None:
+    """Watch the fleet in this terminal: replicas, lanes, waits and the ladder. Ctrl-C ends it.
+
+    It shows what one gateway sees, two seconds old at most, to administrators.
+    """
+    from rich.console import Console
+
+    from tertulia.terminal.client import NobodyThere, Refused
+    from tertulia.terminal.door import NoKey, server_for
+    from tertulia.terminal.top import watch
+
+    settings = settings_from(config)
+    try:
+        with server_for(settings, url, key_file, os.environ.get("TERTULIA_API_KEY")) as server:
+            watch(server, Console(), once=once)
+    except (NoKey, NobodyThere, Refused) as error:
+        fail(str(error))
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+
+
+@app.command()
 def link(
     config: Config = None,
     url: Annotated[

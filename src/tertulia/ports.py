@@ -37,6 +37,7 @@ from tertulia.core.types import (
     ModelState,
     NewTurn,
     Note,
+    OpenSession,
     Outcome,
     Page,
     PromptMessage,
@@ -536,12 +537,14 @@ class Sessions(Protocol):
     Promises: what is closed, expired or redeemed, and anything of a disabled user, is not found;
     `alive` gives those of the hashes that `find` would find.
     `redeem` of a link works once; a new link of a user ends the earlier ones. `close` without an
-    argument closes nothing.
+    argument closes nothing. `list` is newest first, at most `limit`, without those of a disabled
+    user.
     """
 
     async def open(self, user_id: str, token_hash: str, *, lasts_s: float) -> None: ...
     async def find(self, token_hash: str) -> Session | None: ...
     async def alive(self, token_hashes: Sequence[str]) -> frozenset[str]: ...
+    async def list(self, user_id: str, *, limit: int) -> Sequence[OpenSession]: ...
     async def close(self, *, token_hash: str | None = None, user_id: str | None = None) -> int: ...
     async def add_link(self, user_id: str, token_hash: str, *, lasts_s: float) -> None: ...
     async def redeem(self, token_hash: str) -> User | None: ...

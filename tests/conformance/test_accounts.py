@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tertulia.core.types import ApiKey, Balance, Holding, Lane, Session, Spent, Usage
+from tertulia.core.types import ApiKey, Balance, Holding, Lane, OpenSession, Session, Spent, Usage
 from tests.conformance.world import (
     DAY_MS,
     PLENTY,
@@ -191,6 +191,27 @@ async def test_a_disabled_user_has_no_credentials_until_enabled_again(backend: B
     assert await backend.sessions.find("s1") is not None
     assert await backend.api_keys.by_secret("hash-1") is not None
     assert await backend.sessions.redeem("l1") is not None
+
+
+async def test_sessions_are_listed_for_their_user_newest_first_and_while_they_last(
+    backend: Backend, clock: ManualClock
+) -> None:
+    for name in ("ana", "ben"):
+        await backend.accounts.add(person(name))
+    await backend.sessions.open("u_ben", "b1", lasts_s=100)
+    for nth in (1, 2, 3):
+        await backend.sessions.open("u_ana", f"a{nth}", lasts_s=10 * nth)
+        clock.pass_(1)
+    first = OpenSession("a1", START, START + 10)
+    newest = OpenSession("a3", START + 2, START + 32)
+    middle = OpenSession("a2", START + 1, START + 21)
+    assert list(await backend.sessions.list("u_ana", limit=9)) == [newest, middle, first]
+    assert list(await backend.sessions.list("u_ana", limit=2)) == [newest, middle]
+    clock.pass_(7)
+    assert list(await backend.sessions.list("u_ana", limit=9)) == [newest, middle]
+    await backend.accounts.change("u_ana", {"disabled": True})
+    assert list(await backend.sessions.list("u_ana", limit=9)) == []
+    assert list(await backend.sessions.list("u_nobody", limit=9)) == []
 
 
 async def test_those_are_alive_that_would_be_found(backend: Backend, clock: ManualClock) -> None:

@@ -1,4 +1,4 @@
-"""Promises of what a fleet's processes share beside the store: bell, homes and registry."""
+"""Promises of what a fleet's processes share beside the store: bell, homes, holds and registry."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tertulia.core.fleet import Home, ReplicaReport
+from tertulia.core.fleet import MOST_HELD, Home, ReplicaReport
 from tests.conformance.world import FleetParts
 
 pytestmark = pytest.mark.anyio
@@ -72,6 +72,25 @@ async def test_the_last_move_is_found_everywhere(fleet: FleetParts) -> None:
     await fleet.homes.move("c_1", Home("replica-é", 1500))
     assert await fleet.other_homes.find("c_1") == Home("replica-é", 1500)
     assert await fleet.other_homes.find("c_2") == Home("replica-b", 7)
+
+
+async def test_what_is_held_is_held_everywhere_until_it_is_let_go(fleet: FleetParts) -> None:
+    assert await fleet.holds.names() == frozenset()
+    assert await fleet.holds.hold("replica é:8000")
+    assert await fleet.other_holds.hold("replica é:8000")
+    assert await fleet.other_holds.hold("b")
+    assert await fleet.holds.names() == {"replica é:8000", "b"}
+    await fleet.holds.let_go("b")
+    await fleet.holds.let_go("b")
+    assert await fleet.other_holds.names() == {"replica é:8000"}
+
+
+async def test_no_more_are_held_than_can_be_remembered(fleet: FleetParts) -> None:
+    for number in range(MOST_HELD):
+        assert await fleet.holds.hold(f"r-{number}")
+    assert not await fleet.holds.hold("one more")
+    assert await fleet.holds.hold("r-7")
+    assert len(await fleet.holds.names()) == MOST_HELD
 
 
 async def test_the_newest_report_of_each_replica_is_known_by_name(fleet: FleetParts) -> None:

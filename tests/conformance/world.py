@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from tertulia.backends.bell import LocalBell
-from tertulia.backends.memory.fleet import MemoryHomes, MemoryRegistry
+from tertulia.backends.memory.fleet import MemoryHolds, MemoryHomes, MemoryRegistry
 from tertulia.backends.memory.leases import MemoryLeases
 from tertulia.backends.memory.rungs import MemoryRungs
 from tertulia.backends.sqlite import SqliteBackend
@@ -62,6 +62,7 @@ from tertulia.ports import (
 from tertulia.ports_of_batches import Batches, BatchWork, Files
 from tertulia.ports_of_deletions import Deletions, Erasure
 from tertulia.ports_of_moving import Imports, ImportWork, Transcripts
+from tertulia.ports_of_operations import Holds
 from tertulia.ports_of_prompts import Evaluation, Instructions, Prompts
 from tertulia.ports_of_remembering import Summaries, Tasks
 
@@ -181,6 +182,8 @@ class FleetParts:
     other_bell: Bell
     homes: Homes
     other_homes: Homes
+    holds: Holds
+    other_holds: Holds
     registry: Registry
     rungs: Rungs
     other_rungs: Rungs
@@ -192,7 +195,7 @@ class FleetParts:
 
 def memory_parts(clock: ManualClock) -> FleetParts:
     """Those of one process: both of the two are the same."""
-    bell, homes = LocalBell(), MemoryHomes(clock)
+    bell, homes, holds = LocalBell(), MemoryHomes(clock), MemoryHolds()
     rungs, leases = MemoryRungs(clock), MemoryLeases(clock)
 
     async def listens(_: str) -> None:
@@ -203,6 +206,8 @@ def memory_parts(clock: ManualClock) -> FleetParts:
         other_bell=bell,
         homes=homes,
         other_homes=homes,
+        holds=holds,
+        other_holds=holds,
         registry=MemoryRegistry(clock),
         rungs=rungs,
         other_rungs=rungs,
@@ -238,6 +243,8 @@ def valkey_parts(here: ValkeyBackend, there: ValkeyBackend, servers: ValkeyServe
         other_bell=there.bell,
         homes=here.homes,
         other_homes=there.homes,
+        holds=here.holds,
+        other_holds=there.holds,
         registry=here.registry,
         rungs=here.rungs,
         other_rungs=there.rungs,

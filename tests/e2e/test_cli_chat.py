@@ -206,6 +206,15 @@ def test_commands_change_the_model_the_conversation_and_the_reply() -> None:
     assert script.of("POST", "/c_2/messages$")[0].body == {"content": "b", "model": "large"}
 
 
+def test_a_reply_that_was_left_running_is_stopped_by_a_command() -> None:
+    with playing([meta(), delta(2, "Yes."), done(3)]) as script:
+        talk = Talk(script)
+        assert talk.say("/stop\n", "a\n", "/stop\n", "/quit\n") == 0
+    assert len(script.of("POST", "/v1/messages/m_1/stop$")) == 1
+    assert "(there is no reply yet)\n" in talk.remarks.getvalue()
+    assert talk.remarks.getvalue().endswith("(stopped; what was said is kept)\n")
+
+
 def test_a_refused_message_does_not_end_the_chat() -> None:
     budget = (429, {"code": "budget_exhausted", "detail": "Your day is used up."})
     with playing(budget, [meta(), delta(2, "Yes."), done(3)]) as script:

@@ -18,7 +18,7 @@ from tertulia.backends.bell import LocalBell
 from tertulia.backends.checks import RulesChecks
 from tertulia.backends.clock import SystemClock
 from tertulia.backends.memory import MemoryBackend
-from tertulia.backends.memory.fleet import MemoryHomes, MemoryRegistry
+from tertulia.backends.memory.fleet import MemoryHolds, MemoryHomes, MemoryRegistry
 from tertulia.backends.memory.rungs import MemoryRungs
 from tertulia.backends.replicas import HttpReplicas
 from tertulia.backends.replicas.fleet import Fleet, FleetSource, ReplicaAddress
@@ -65,6 +65,7 @@ class FakeFleet:
     replicas: HttpReplicas
     clock: SystemClock
     registry: MemoryRegistry
+    holds: MemoryHolds
 
     def rehearse(self, *texts: str) -> None:
         """Thinks of the answers now: an engine that computes would stop all others in this loop."""
@@ -93,7 +94,7 @@ async def fake_fleet(
 ) -> AsyncGenerator[FakeFleet, None]:
     """So many engines, listed in the settings or reporting themselves."""
     clock = SystemClock()
-    registry = MemoryRegistry(clock)
+    registry, holds = MemoryRegistry(clock), MemoryHolds()
     async with AsyncExitStack() as closing, asyncio.TaskGroup() as tasks:
         engines = {}
         for name in names:
@@ -110,13 +111,14 @@ async def fake_fleet(
             clock=clock,
             homes=MemoryHomes(clock),
             registry=registry if registered else None,
+            holds=holds,
             pace_s=0.02,
         )
         running = [tasks.create_task(replicas.run())]
         if registered:
             for name, engine in engines.items():
                 running.append(tasks.create_task(reporting(registry, name, engine, slots)))
-        fleet = FakeFleet(engines, replicas, clock, registry)
+        fleet = FakeFleet(engines, replicas, clock, registry, holds)
         await fleet.ready(len(names))
         # As if they had been there for long.
         for one in replicas._watch.replicas.values():

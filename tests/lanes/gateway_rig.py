@@ -23,11 +23,12 @@ from tertulia.backends.bell import LocalBell
 from tertulia.backends.clock import SystemClock, SystemIds
 from tertulia.backends.grader import FeatureGrader
 from tertulia.backends.memory import MemoryBackend
+from tertulia.backends.memory.fleet import MemoryHolds
 from tertulia.backends.memory.leases import MemoryLeases
 from tertulia.backends.memory.promises import MemoryPromises
 from tertulia.backends.memory.rungs import MemoryRungs
 from tertulia.core.deletions import CacheAnswer
-from tertulia.core.fleet import Wanted
+from tertulia.core.fleet import ReplicaSight, Wanted
 from tertulia.core.plans import Plan
 from tertulia.core.quota import MILLI
 from tertulia.core.rollout import ALL, Rollout
@@ -45,12 +46,15 @@ from tertulia.core.types import (
     User,
     Verdict,
 )
+from tertulia.flagging import Flags
 from tertulia.gateway.app import create_app
 from tertulia.gateway.counters import Counters
 from tertulia.gateway.desk import Desk, GatewayRules
+from tertulia.gateway.figures import Figures
 from tertulia.gateway.line import LineWatch
 from tertulia.gateway.patience import PatientHttp
 from tertulia.gateway.porter import carry_imports
+from tertulia.gateway.pulse import Pulse
 from tertulia.gateway.pump import pump_batches
 from tertulia.gateway.refusals import Refusals
 from tertulia.gateway.streams import OpenStreams
@@ -111,6 +115,10 @@ class ScriptedReplicas:
     asked: list[GenerateRequest] = field(default_factory=list)
     finish: str = "stop"
     n_cached: int = 3
+    seen: list[ReplicaSight] = field(default_factory=list)
+
+    def sights(self) -> Sequence[ReplicaSight]:
+        return self.seen
 
     def models(self) -> Sequence[ModelState]:
         return self.states
@@ -271,6 +279,8 @@ async def rig(
     }
     leases = leases or MemoryLeases(clock)
     counters = Counters(leases, MemoryLeases(clock), clock)
+    line = LineWatch(backend.line, MemoryPromises(clock), replicas, clock)
+    figures, flags = Figures(), Flags()
     desk = change_desk(
         Desk(
             presence=backend.presence,
@@ -283,7 +293,11 @@ async def rig(
             transcripts=backend.transcripts,
             import_work=backend.import_work,
             new_id=SystemIds(clock),
-            line=LineWatch(backend.line, MemoryPromises(clock), replicas, clock),
+            line=line,
+            holds=MemoryHolds(),
+            pulse=Pulse(replicas, line, shared["lookout"], figures, clock),
+            figures=figures,
+            flags=flags,
             refusals=Refusals(backend.accounts, clock),
             counters=counters,
             streams=OpenStreams(counters),
@@ -298,6 +312,7 @@ async def rig(
         summaries=backend.summaries,
         split=_by_points,
         rules=WorkerRules(lease_s=lease_s, sentence_tokens=400, tasks=tasks_at_once),
+        flags=flags,
         **shared,
     )
     app = create_app(desk, page=page or _no_page)

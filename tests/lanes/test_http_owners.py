@@ -64,6 +64,7 @@ OWNED: dict[tuple[str, str], list[Call]] = {
     ("delete", "/v1/shares/{share_id}"): [Call()],
     ("delete", "/v1/temporary/messages/{temporary_id}"): [Call()],
     ("delete", "/v1/api-keys/{key_id}"): [Call()],
+    ("delete", "/v1/sessions/{session_id}"): [Call()],
     ("get", "/v1/files/{file_id}"): [Call()],
     ("get", "/v1/files/{file_id}/content"): [Call()],
     ("delete", "/v1/files/{file_id}"): [Call()],
@@ -85,6 +86,7 @@ async def owned_things(here: Rig, ana: httpx2.AsyncClient) -> dict[str, str]:
     conversation = await new_conversation(ana)
     posted = (await ask_later(ana, conversation)).json()
     keys = (await ana.get("/v1/api-keys")).json()["items"]
+    sessions = (await ana.get("/v1/sessions")).json()["items"]
     sent = {"file": ("in.jsonl", b"no request")}
     file = (await ana.post("/v1/files", data={"purpose": "batch"}, files=sent)).json()
     asked = {
@@ -108,6 +110,7 @@ async def owned_things(here: Rig, ana: httpx2.AsyncClient) -> dict[str, str]:
         "conversation_id": conversation,
         "message_id": posted["messageId"],
         "key_id": keys[0]["id"],
+        "session_id": sessions[0]["id"],
     }
 
 

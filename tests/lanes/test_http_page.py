@@ -26,13 +26,16 @@ def folder(tmp_path: Path) -> Path:
     return pages
 
 
+_NO_PAGE = ("/c/", "/c/a/b", "/login", "/c/..%2f", "/v1", "/operations/", "/operations/x")
+
+
 async def test_the_page_and_its_conversations_give_the_index_and_nothing_else_does(
     folder: Path,
 ) -> None:
     async with rig(page=BuiltPage(folder)) as here:
         client = here.client()
-        shown = [await client.get(path) for path in ("/", "/c/c_01", "/index.html")]
-        hidden = [await client.get(path) for path in ("/c/", "/c/a/b", "/login", "/c/..%2f", "/v1")]
+        shown = [await client.get(path) for path in ("/", "/c/c_01", "/operations", "/index.html")]
+        hidden = [await client.get(path) for path in _NO_PAGE]
         api = await client.get("/v1/nothing")
         written = await client.post("/", json={})
     assert {(a.status_code, a.text) for a in shown} == {(200, "<!doctype html><title>Page</title>")}
@@ -82,6 +85,18 @@ async def test_the_real_page_has_nothing_inline_that_its_policy_forbids() -> Non
     assert "<style" not in index.text
     assert " style=" not in index.text
     assert index.text.count("<script") == index.text.count('<script type="module" crossorigin src=')
+
+
+async def test_the_page_can_be_installed() -> None:
+    if not (BUILT_PAGE / "index.html").exists():
+        pytest.skip("the page is not built")
+    async with rig(page=BuiltPage()) as here:
+        client = here.client()
+        manifest = await client.get("/manifest.webmanifest")
+        icons = [await client.get(icon["src"]) for icon in manifest.json()["icons"]]
+    assert manifest.headers["content-type"] == "application/manifest+json"
+    assert manifest.headers["cache-control"] == "no-cache"
+    assert [icon.headers["content-type"] for icon in icons] == ["image/svg+xml"] + ["image/png"] * 2
 
 
 async def _raw(client: httpx2.AsyncClient, path: str) -> httpx2.Response:

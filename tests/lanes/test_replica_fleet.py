@@ -182,6 +182,26 @@ async def test_a_replica_that_says_it_drains_gets_nothing_new_and_ends_what_it_h
         assert await running == whole_answer("oak")
 
 
+async def test_a_replica_that_is_set_aside_gets_nothing_new_until_it_is_let_go() -> None:
+    async with fake_fleet("r1", "r2", step_s=0.02) as fleet, asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(said_by(fleet, "r1", "oak"))
+        await fleet.holds.hold("r1")
+        while "r1" in fleet.well:
+            await fleet.replicas.changed(timeout_s=0.05)
+        places = [await fleet.replicas.place(wanted(f"elm {n}", n)) for n in range(40)]
+        assert set(places) == {"r2"}
+        assert [sight.state for sight in fleet.replicas.sights()] == ["held", "ready"]
+        await fleet.holds.hold("r2")
+        while fleet.replicas.models()[0].state == "ready":
+            await fleet.replicas.changed(timeout_s=0.05)
+        assert await fleet.replicas.place(wanted("ash")) is None
+        await fleet.holds.let_go("r1")
+        while "r1" not in fleet.well:
+            await fleet.replicas.changed(timeout_s=0.05)
+        assert await fleet.replicas.place(wanted("fir")) == "r1"
+        assert await running == whole_answer("oak")
+
+
 async def test_a_listed_replica_that_refuses_as_it_drains_gets_nothing_new() -> None:
     async with fake_fleet("r1", "r2") as fleet:
         fleet.engines["r1"].faults.append(Fault("refuse", code=DRAINING))

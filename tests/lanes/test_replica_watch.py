@@ -34,7 +34,10 @@ vllm:generation_tokens_total{engine="0"} 1.5e+03
 
 def test_a_load_is_read_and_what_is_missing_is_unknown() -> None:
     assert VLLM is not None
-    assert read_load(METRICS, VLLM) == Load(7, 2, None, 1500.0)
+    assert read_load(METRICS, VLLM) == Load(7, 2, None, 1500.0, generated_tokens=1500.0)
+    hits = "vllm:prefix_cache_hits_total{} 30\nvllm:prefix_cache_queries_total{} "
+    assert read_load(f"{hits}120", VLLM).cache_hit_share == 0.25
+    assert read_load(f"{hits}0", VLLM).cache_hit_share is None
     assert read_load("", VLLM) == Load()
     assert (
         read_load("vllm:num_requests_running{} no number\nvllm:num_requests_running", VLLM)

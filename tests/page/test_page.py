@@ -216,7 +216,7 @@ def test_a_phone_has_no_sideways_scroll_and_opens_the_list(browser: Browser, add
     context.close()
 
 
-def test_a_conversation_is_renamed_and_deleted_from_the_list_with_the_mouse(page: Page) -> None:
+def test_a_conversation_is_renamed_and_its_deletion_undone_with_the_mouse(page: Page) -> None:
     """The box must show although the pointer has left the row that opened it."""
     ask(page, "hello there")
     until_done(page)
@@ -232,5 +232,6 @@ def test_a_conversation_is_renamed_and_deleted_from_the_list_with_the_mouse(page
     row.hover()
     row.get_by_label("Options of").click()
     page.get_by_role("menuitem", name="Delete").click()
-    page.get_by_role("button", name="Delete", exact=True).click()
     expect(page.locator(".entry", has_text="A name of my own")).to_have_count(0)
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator(".entry", has_text="A name of my own")).to_have_count(1)

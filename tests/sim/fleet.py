@@ -17,6 +17,7 @@ from typing import Any, Final, cast
 from tertulia.backends.bell import LocalBell
 from tertulia.backends.grader import FeatureGrader
 from tertulia.backends.memory import MemoryBackend
+from tertulia.backends.memory.fleet import MemoryHolds
 from tertulia.backends.memory.leases import MemoryLeases
 from tertulia.backends.memory.promises import MemoryPromises
 from tertulia.backends.memory.rungs import MemoryRungs
@@ -30,6 +31,7 @@ from tertulia.gateway.counters import Counters
 from tertulia.gateway.desk import Desk, GatewayRules
 from tertulia.gateway.follow import Ahead, Finished, resume_point
 from tertulia.gateway.line import LineWatch
+from tertulia.gateway.pulse import Pulse
 from tertulia.gateway.refusals import Refusals
 from tertulia.gateway.sse import EventStream, NativeRender
 from tertulia.gateway.stop import stop_reply
@@ -350,6 +352,9 @@ class Gateway(Place):
             streams=OpenStreams(counters),
             plans=fleet.climate.plans,
             rules=GatewayRules(),
+            # Nobody looks at a simulated fleet.
+            holds=MemoryHolds(),
+            pulse=cast("Pulse", None),
         )
         process.spawn(self.desk.streams.beat(self.desk.presence, self.desk.clock), "beat")
 

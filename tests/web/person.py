@@ -234,6 +234,36 @@ class Person:
             database.commit()
         return conversation
 
+    async def becomes_administrator(self) -> None:
+        """As another administrator would make them; there is none here to do it."""
+        with contextlib.closing(sqlite3.connect(self.service.database, timeout=10)) as database:
+            database.execute("UPDATE users SET role = 'admin' WHERE id = ?", (self.id,))
+            database.commit()
+
+    async def copies(self, conversation: str, count: int) -> None:
+        """So many more conversations like this one, each an hour older than the one before."""
+        with contextlib.closing(sqlite3.connect(self.service.database, timeout=20)) as database:
+            database.row_factory = sqlite3.Row
+            found = database.execute(
+                "SELECT * FROM conversations WHERE owner = ? AND id = ?", (self.id, conversation)
+            ).fetchone()
+            row = {**found, "key": None}
+            names = ", ".join(row)
+            marks = ", ".join(f":{name}" for name in row)
+            database.executemany(
+                f"INSERT INTO conversations ({names}) VALUES ({marks})",
+                (
+                    row
+                    | {
+                        "id": f"c_{number:026d}",
+                        "title": f"Copy {number}",
+                        "updated_at": found["updated_at"] - 3600 * number,
+                    }
+                    for number in range(1, count + 1)
+                ),
+            )
+            database.commit()
+
     def lengthen(self, conversation: str, count: int) -> None:
         """Makes a planted conversation one of `count` messages, one below the other, each with its
         number in its text and some taller than others."""

@@ -1,11 +1,13 @@
 """`python -m tests.web.shots`: pictures of a real conversation for the documentation.
 
-It writes docs/images/chat.png (light), chat-dark.png and chat-phone.png, each at most 200 kB.
+It writes docs/images/chat.png (light), chat-dark.png, chat-phone.png and operations.png, each at
+most 200 kB.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 import sys
 import tempfile
@@ -14,7 +16,7 @@ from pathlib import Path
 from playwright.async_api import Browser, async_playwright, expect
 
 from tests.e2e.processes import ROOT, Service, installed_models
-from tests.web.person import CHROMIUM, QUIET, Person, profile
+from tests.web.person import CHROMIUM, LONG, LONG_TOO, QUIET, Person, profile
 
 FOLDER = ROOT / "docs" / "images"
 MOST_BYTES = 200_000
@@ -26,6 +28,7 @@ large = "{large}"
 threads = 1
 [plans.free]
 answer_tokens = 300
+replies_running = 4
 models = ["small", "large"]
 """
 OLDER = (
@@ -81,6 +84,31 @@ async def shoot(service: Service, browser: Browser) -> None:
         print(f"{path}: {size_bytes / 1000:.0f} kB")
 
 
+async def shoot_operations(service: Service, browser: Browser) -> None:
+    """The fleet at work on three answers."""
+    context = await profile(browser)
+    person = Person(service, context, await context.new_page(), "grace")
+    await person.register()
+    await person.becomes_administrator()
+    await person.page.set_viewport_size({"width": 1280, "height": 1060})
+    await person.open()
+    for question in (LONG, LONG_TOO, LONG):
+        await person.page.get_by_role("button", name="New chat").click()
+        await person.write(question)
+        await person.box.press("Enter")
+        await expect(person.replies).to_have_count(1)
+    await person.page.get_by_role("button", name="Operations", exact=True).click()
+    rate = person.page.locator(".tiles > div", has_text="Tokens a second").locator("dd")
+    await expect(rate).not_to_have_text(re.compile("^[–0]$"))
+    await expect(person.page.locator(".chart canvas")).to_have_count(4)
+    await person.page.wait_for_timeout(12_000)  # six looks: a line and not a dot
+    await person.page.mouse.move(0, 0)
+    path = FOLDER / "operations.png"
+    await person.page.screenshot(path=path)
+    print(f"{path}: {path.stat().st_size / 1000:.0f} kB")
+    assert path.stat().st_size <= MOST_BYTES
+
+
 async def _until_ready(person: Person, model: str) -> None:
     for _ in range(TRIES):
         known = await (await person.context.request.get(f"{person.url}/v1/models")).json()
@@ -103,6 +131,7 @@ async def main() -> None:
                     executable_path=CHROMIUM, args=list(QUIET)
                 )
                 await shoot(service, browser)
+                await shoot_operations(service, browser)
                 await browser.close()
         finally:
             service.end()

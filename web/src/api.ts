@@ -1,4 +1,5 @@
 /** Calls to the gateway of this origin. Never sends anything anywhere else, never retries by itself. */
+import { k, language, locale, t } from "./i18n";
 import { budgetTitle } from "./text/budget";
 import type { Problem } from "./wire";
 
@@ -15,6 +16,7 @@ export class Unreachable extends Error {}
 export interface CallOptions {
   key?: string; // Idempotency-Key
   signal?: AbortSignal;
+  keepalive?: boolean; // it goes on when the page is left
 }
 
 let onSignedOut: () => void = () => {};
@@ -58,6 +60,7 @@ async function send(method: string, path: string, body: unknown, options: CallOp
       credentials: "same-origin",
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
       ...(options.signal === undefined ? {} : { signal: options.signal }),
+      ...(options.keepalive === true ? { keepalive: true } : {}),
     });
   } catch {
     throw new Unreachable("The server cannot be reached.");
@@ -83,29 +86,59 @@ export async function problemOf(response: Response): Promise<Problem> {
 /** What to tell a person about any error of a call. */
 export function sentenceOf(error: unknown): string {
   if (error instanceof Refused) return sentence(error.problem);
-  if (error instanceof Unreachable) return "The server cannot be reached. Check the connection and try again.";
-  return "Something went wrong on this page. Reload it and try again.";
+  if (error instanceof Unreachable) return t("The server cannot be reached. Check the connection and try again.");
+  return t("Something went wrong on this page. Reload it and try again.");
 }
 
 export function sentence(problem: Problem): string {
   if (problem.code === "budget_exhausted" && problem.resetAt) return usedUp(problem.budget ?? "", problem.resetAt);
-  const said = problem.detail ?? problem.title ?? "The server refused this.";
+  const said = saidIn(problem);
   const wait = problem.retryAfterSeconds;
-  return wait === undefined || wait <= 0 ? said : `${said.replace(/[.\s]*$/, ".")} Try again ${inTime(wait)}.`;
+  return wait === undefined || wait <= 0 ? said : `${said.replace(/[.\s]*$/, ".")} ${again(wait)}`;
+}
+
+// The server's own sentences are in English and say most. In other languages there is one for each code.
+const BY_CODE: Readonly<Record<string, string>> = {
+  budget_exhausted: k("A budget of yours is used up."),
+  too_many_running: k("As many answers of yours as may be are running already."),
+  too_many_requests: k("That was too often in a short time."),
+  message_too_long: k("The message is too long."),
+  text_too_long: k("The text is too long."),
+  body_too_large: k("The file or text is too large."),
+  conversation_busy: k("An answer is running on this branch."),
+  name_taken: k("This name is taken."),
+  too_many_shares: k("There are as many links as may be."),
+  idempotency_key_reuse: k("This was sent before with another text."),
+  not_found: k("It is not here."),
+  forbidden: k("This is not allowed, or needs your password again."),
+  csrf: k("This is not allowed, or needs your password again."),
+  unauthenticated: k("You are signed out."),
+  invalid_request: k("The server does not take this."),
+  rollout_under_way: k("Another rollout is under way."),
+  busy: k("There is too much to do just now."),
+  draining: k("The server is being restarted."),
+  store_unavailable: k("The store cannot be reached just now; nothing was changed."),
+};
+
+function saidIn(problem: Problem): string {
+  const english = problem.detail ?? problem.title ?? k("The server refused this.");
+  const own = BY_CODE[problem.code];
+  return language.value === "en" || own === undefined ? t(english) : t(own);
 }
 
 function usedUp(budget: string, resetAt: string): string {
-  const rest = `What is left of the budget (${budgetTitle(budget)}) is not enough for this message.`;
-  return `${rest} There is enough again ${clock(new Date(resetAt))}. Your text is kept below.`;
+  const rest = t("What is left of the budget ({name}) is not enough for this message.", { name: budgetTitle(budget) });
+  const when = t("There is enough again at {time}. Your text is kept below.", { time: clock(new Date(resetAt)) });
+  return `${rest} ${when}`;
 }
 
-function inTime(seconds: number): string {
-  if (seconds < 90) return `in ${Math.ceil(seconds)} s`;
-  if (seconds < 5_400) return `in ${Math.ceil(seconds / 60)} minutes`;
-  return clock(new Date(Date.now() + seconds * 1_000));
+function again(seconds: number): string {
+  if (seconds < 90) return t("Try again in {n} s.", { n: Math.ceil(seconds) });
+  if (seconds < 5_400) return t("Try again in {n} minutes.", { n: Math.ceil(seconds / 60) });
+  return t("Try again at {time}.", { time: clock(new Date(Date.now() + seconds * 1_000)) });
 }
 
 function clock(when: Date): string {
   const today = when.toDateString() === new Date().toDateString();
-  return `at ${when.toLocaleString(undefined, { ...(today ? {} : { weekday: "short" }), hour: "2-digit", minute: "2-digit" })}`;
+  return when.toLocaleString(locale(), { ...(today ? {} : { weekday: "short" }), hour: "2-digit", minute: "2-digit" });
 }

@@ -39,6 +39,13 @@ export interface Conversation {
   updatedAt: string;
   activeMessageId: string | null;
   headMessageId?: string | null;
+  snippet?: Snippet; // of what a search found in the messages
+}
+
+export interface Snippet {
+  before: string;
+  match: string;
+  after: string;
 }
 
 export interface ConversationPage {
@@ -94,7 +101,33 @@ export interface Account {
   plan: string;
   budgets: Budget[];
   running: string[];
-  limits?: { messageTokens?: number; messageBytes?: number };
+  evaluation?: boolean;
+  limits?: { messageTokens?: number; messageBytes?: number; retentionDays?: number | null };
+}
+
+export interface OpenSession {
+  id: string;
+  createdAt: string;
+  expiresAt: string;
+  isCurrent: boolean;
+}
+
+export interface Instructions {
+  text: string;
+  tokens: number;
+  limit: number;
+  writtenAt: string | null;
+}
+
+export interface ImportReport {
+  id: string;
+  state: "waiting" | "running" | "completed" | "failed" | "cancelled";
+  readBytes: number;
+  totalBytes: number | null;
+  conversations: { total: number | null; read: number; imported: number; alreadyHere: number; changedSince: number; refused: number };
+  messages: number;
+  left: { n: number; sourceId: string | null; code: string; message: string }[];
+  error: { code: string; message: string } | null;
 }
 
 export interface ModelStatus {

@@ -20,6 +20,9 @@ class Metrics:
     waiting: str
     cache_used_share: str
     done_tokens: tuple[str, ...]  # counters that grow while it computes
+    generated_tokens: str
+    # Prompt tokens that were found in its cache, and those that were looked up.
+    cache_hits: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,8 @@ _VLLM_METRICS: Final = Metrics(
         "vllm:iteration_tokens_total_sum",  # in mid-prompt too
         "tertulia:engine_steps_total",
     ),
+    generated_tokens="vllm:generation_tokens_total",
+    cache_hits=("vllm:prefix_cache_hits_total", "vllm:prefix_cache_queries_total"),
 )
 
 ENGINES: Final[Mapping[EngineName, EngineKind]] = {
@@ -101,6 +106,7 @@ ENGINES: Final[Mapping[EngineName, EngineKind]] = {
             waiting="sglang:num_queue_reqs",
             cache_used_share="sglang:token_usage",
             done_tokens=("sglang:generation_tokens_total", "sglang:prompt_tokens_total"),
+            generated_tokens="sglang:generation_tokens_total",
         ),
     ),
     "llama-server": EngineKind(

@@ -14,6 +14,8 @@ DRAINING: Final = "draining"
 FORGOTTEN_S: Final = 60.0
 # A conversation's home is remembered for so long: replicas forget a prefix sooner.
 HOME_KEPT_S: Final = 3600.0
+# So many replicas may be set aside at once: no fleet of ours has more.
+MOST_HELD: Final = 1000
 # What no replica needs: more slots, longer names, counts that a float does not hold exactly.
 _MOST_SLOTS: Final = 4096
 _LONGEST_WORD: Final = 200
@@ -26,8 +28,10 @@ class ReplicaReport:
 
     `incarnation` differs after every start. `tokens_done`, read and generated, only grows within
     one: while `running` is above 0 its growth is the sign of life. `owed_tokens` are prompt tokens
-    taken but not yet read. `engine` is a kind of `core.engines`, `pool` what users pick its model
-    as. None is unknown, never 0. `age_s` is filled in by the registry, by its own clock.
+    taken but not yet read, `generated_tokens` only grow, `cache_hit_share` is of the prompt tokens
+    that were found in the cache since it started. `engine` is a kind of `core.engines`, `pool` what
+    users pick its model as. None is unknown, never 0. `age_s` is filled in by the registry, by its
+    own clock.
     """
 
     name: str
@@ -46,6 +50,31 @@ class ReplicaReport:
     pool: str = "large"
     window: int | None = None
     age_s: float = 0.0
+    generated_tokens: int | None = None
+    cache_hit_share: float | None = None
+
+
+SightState = Literal["ready", "held", "draining", "resting", "starting", "refused", "lost"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSight:
+    """A replica as one process sees it. None is unknown, never 0. `gap_s` is between two tokens of
+    a reply as this process hears them, `message` says why it is refused."""
+
+    name: str
+    model: str
+    engine: EngineName
+    state: SightState
+    slots: int
+    running: int
+    owed_tokens: int
+    prefill_per_s: float | None = None
+    gap_s: float | None = None
+    cache_used_share: float | None = None
+    cache_hit_share: float | None = None
+    generated_tokens: float | None = None
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +111,12 @@ def is_sound(report: ReplicaReport) -> bool:
     """Whether a report of the right types can be reckoned with: it comes from outside, and one with
     no slots must not end whoever reads it."""
     counts = (report.running, report.waiting, report.owed_tokens, report.tokens_done)
-    figures = (report.prefill_per_s, report.cache_used_share)
+    figures = (
+        report.prefill_per_s,
+        report.cache_used_share,
+        report.cache_hit_share,
+        report.generated_tokens,
+    )
     words = (report.name, report.incarnation, report.url, report.model, report.pool)
     return (
         0 < report.slots <= _MOST_SLOTS

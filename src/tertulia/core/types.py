@@ -519,6 +519,15 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenSession:
+    """A session as its owner sees it in a list; times are the store's."""
+
+    token_hash: str
+    created_at: float
+    expires_at: float
+
+
+@dataclass(frozen=True, slots=True)
 class ApiKey:
     """A program's credential; only the hash of its secret is kept."""
 

@@ -385,7 +385,10 @@ def _newest(
 
 async def _refusal(desk: Desk, text: str) -> Refusal | None:
     verdict = await desk.checks.check_input(text)
-    return Refusal("input", verdict.category, verdict.text) if verdict.flagged else None
+    if not verdict.flagged:
+        return None
+    desk.flags.add("input", verdict.category)
+    return Refusal("input", verdict.category, verdict.text)
 
 
 def _title(content: str) -> str:

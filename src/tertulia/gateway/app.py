@@ -35,10 +35,12 @@ from tertulia.gateway.instructions import instructions
 from tertulia.gateway.intake import Intake
 from tertulia.gateway.messages import asking, messages
 from tertulia.gateway.openai import completing, openai
+from tertulia.gateway.operations import operations
 from tertulia.gateway.ops import ops
 from tertulia.gateway.page import BuiltPage
 from tertulia.gateway.problems import PASSING, Problem, not_found, problem_response
 from tertulia.gateway.prompts import prompts
+from tertulia.gateway.sessions import sessions
 from tertulia.gateway.shares import shares
 from tertulia.gateway.signin import signin
 from tertulia.gateway.temporary import temporary
@@ -67,7 +69,9 @@ _ROUTERS = (
     imports,
     files,
     batches,
+    sessions,
     admin,
+    operations,
     prompts,
     ops,
 )

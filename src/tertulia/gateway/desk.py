@@ -9,9 +9,11 @@ from tertulia.core.batches import BatchRules
 from tertulia.core.difficulty import SMALL_BELOW
 from tertulia.core.imports import ImportRules
 from tertulia.core.plans import Plan
+from tertulia.flagging import Flags
 from tertulia.gateway.counters import Counters
 from tertulia.gateway.figures import Figures
 from tertulia.gateway.line import LineWatch
+from tertulia.gateway.pulse import Pulse
 from tertulia.gateway.refusals import Refusals
 from tertulia.gateway.streams import OpenStreams
 from tertulia.lookout import Lookout
@@ -38,6 +40,7 @@ from tertulia.ports import (
 from tertulia.ports_of_batches import Batches, BatchWork, Files
 from tertulia.ports_of_deletions import Deletions, Erasure
 from tertulia.ports_of_moving import Imports, ImportWork, Transcripts
+from tertulia.ports_of_operations import Holds
 from tertulia.ports_of_prompts import Instructions, Prompts
 
 
@@ -109,5 +112,8 @@ class Desk:
     refusals: Refusals
     plans: Mapping[str, Plan]
     rules: GatewayRules
+    holds: Holds
+    pulse: Pulse
     figures: Figures = field(default_factory=Figures)
+    flags: Flags = field(default_factory=Flags)
     canned: Mapping[str, str] = field(default_factory=dict)

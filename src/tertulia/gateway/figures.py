@@ -7,6 +7,7 @@ from typing import Literal
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.registry import Collector
 
+from tertulia.core.recent import Recent
 from tertulia.core.types import Lane
 from tertulia.gateway.counters import Counters
 from tertulia.gateway.line import LineWatch
@@ -29,6 +30,15 @@ class Figures:
             buckets=(0.05, 0.1, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 64),
             registry=self._registry,
         )
+        self._gap = Histogram(
+            "tertulia_between_tokens_seconds",
+            "Between two tokens of a reply as its stream gets them, on the average of each batch.",
+            buckets=(0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 2, 5),
+            registry=self._registry,
+        )
+        # What the histograms have no memory for: how it was of late.
+        self.first_texts = Recent()
+        self.gaps = Recent()
         self._refusals = Counter(
             "tertulia_refusals",
             "Requests answered with a problem, by code.",
@@ -115,9 +125,16 @@ class Figures:
         """Counts one grade: the grader's own, or the crude rule's and why."""
         self._grades.labels(by).inc()
 
-    def first_text(self, seconds: float) -> None:
+    def first_text(self, seconds: float, now: float) -> None:
         """Notes how long a client waited for the first text."""
         self._first_text.observe(seconds)
+        self.first_texts.add(seconds, now)
+
+    def said(self, seconds: float, n_tokens: int, now: float) -> None:
+        """Notes how far the tokens of a batch were apart, as the stream that shows it saw them."""
+        gap_s = seconds / max(1, n_tokens)
+        self._gap.observe(gap_s)
+        self.gaps.add(gap_s, now)
 
     def page(self) -> bytes:
         """Everything in Prometheus' text form."""

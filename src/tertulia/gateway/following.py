@@ -54,7 +54,8 @@ def new_stream(
     asked_at = front.desk.clock.now()
 
     def first_text() -> None:
-        front.figures.first_text(front.desk.clock.now() - asked_at)
+        now = front.desk.clock.now()
+        front.figures.first_text(now - asked_at, now)
 
     return EventStream(
         front.desk,

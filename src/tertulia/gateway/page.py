@@ -18,7 +18,7 @@ from tertulia.gateway.problems import not_found, problem_response
 BUILT_PAGE: Final = Path(__file__).parent / "pages"
 
 # The page knows its own routes; these are the only ones that give it.
-_PAGE_PATHS = re.compile(r"/([cs]/[A-Za-z0-9_\-]{1,100})?\Z")
+_PAGE_PATHS = re.compile(r"/([cs]/[A-Za-z0-9_\-]{1,100}|operations)?\Z")
 # What somebody shared by a link: nobody on the way keeps it, and no search engine lists it.
 _SHARED = re.compile(r"/s/")
 _SHARED_HEADERS: Final = {"Cache-Control": "private, no-store", "X-Robots-Tag": "noindex"}

@@ -31,6 +31,7 @@ HEADERS: Final[Mapping[str, str]] = {
     "x-accel-buffering": "no",
 }
 _PING: Final = b": ping\n\n"
+_ID_BYTES: Final = 4
 
 
 class Render(Protocol):
@@ -138,6 +139,7 @@ class EventStream(Response):
     async def _follow(self, send: Send, gone: asyncio.Task[None]) -> None:
         desk, render, begin = self._desk, self._render, self._begin
         wrote_at = desk.clock.now()
+        said_at: float | None = None
         batches = follow_answer(desk, self._turn, after=begin.after, attempt=begin.attempt)
         async with aclosing(batches):
             async for batch in batches:
@@ -156,9 +158,13 @@ class EventStream(Response):
                 elif batch:
                     data = render.entries(batch)
                     self._has_ended = is_terminal(batch[-1].kind)
-                    if self._first_text is not None and any(e.kind == "delta" for e in batch):
+                    n_tokens = _n_tokens(batch)
+                    if n_tokens and said_at is not None:
+                        desk.figures.said(now - said_at, n_tokens, now)
+                    if n_tokens and self._first_text is not None:
                         self._first_text()
                         self._first_text = None
+                    said_at = now if n_tokens else said_at
                 elif now - wrote_at >= desk.rules.ping_s:
                     data = _PING
                 else:
@@ -166,6 +172,11 @@ class EventStream(Response):
                 if data:
                     await _write(send, data)
                     wrote_at = now
+
+
+def _n_tokens(batch: Sequence[Entry]) -> int:
+    """The tokens of the batch; a text of which no token is known counts as one."""
+    return sum([max(1, len(e.ids) // _ID_BYTES) for e in batch if e.kind == "delta"])
 
 
 async def _write(send: Send, data: bytes) -> None:

@@ -274,6 +274,10 @@ class _Report:
             tokens_done=now.n_computed_tokens,
             prefill_per_s=now.prefill_per_s or None,
             cache_used_share=held / max(1, now.n_blocks),
+            cache_hit_share=now.n_prefix_hits / now.n_prompt_tokens
+            if now.n_prompt_tokens
+            else None,
+            generated_tokens=now.n_generated_tokens,
         )
 
 

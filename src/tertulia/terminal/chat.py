@@ -24,6 +24,7 @@ HELP: Final = """\
 /new           begin a new conversation
 /model NAME    ask this model from now on (auto, small, large); alone: show what there is
 /regenerate    another reply to the last question
+/stop          stop the last reply if it still runs, as after a broken connection
 /quit          leave (so does Ctrl-D)
 /help          this list
 Ctrl-C stops a running reply and keeps what was said; pressed again, it leaves."""
@@ -105,6 +106,11 @@ class Chat:
             path = f"/v1/messages/{quote(self._last_reply, safe='')}/regenerate"
             self._reply(Ask(path, {"model": self.model}, self.new_key()))
         elif command == "/regenerate":
+            self.screen.quiet("(there is no reply yet)")
+        elif command == "/stop" and self._last_reply is not None:
+            self.server.stop(self._last_reply)
+            self.screen.quiet("(stopped; what was said is kept)")
+        elif command == "/stop":
             self.screen.quiet("(there is no reply yet)")
         elif command == "/help":
             self.screen.quiet(HELP)

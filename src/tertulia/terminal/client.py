@@ -73,6 +73,10 @@ class Server:
         found: list[dict[str, Any]] = self._call("GET", "/v1/models")["data"]
         return found
 
+    def fleet(self) -> dict[str, Any]:
+        """How the fleet is; Refused for who is no administrator."""
+        return self._call("GET", "/v1/admin/fleet")
+
     def sign_in_link(self) -> str:
         """An address that signs the key's owner in, once; Refused for who is no administrator."""
         return f"{self.url}/#signin={self._call('POST', '/v1/admin/sign-in-links', {})['token']}"

@@ -18,10 +18,12 @@ from tertulia.core.deletions import DAY_S
 from tertulia.core.plans import Plan, Plans
 from tertulia.core.quota import MILLI
 from tertulia.core.types import Budget, Lane
+from tertulia.flagging import FlagFigures, Flags
 from tertulia.gateway.counters import Counters
 from tertulia.gateway.desk import Desk, GatewayRules
 from tertulia.gateway.figures import Figures
 from tertulia.gateway.line import LineWatch
+from tertulia.gateway.pulse import Pulse
 from tertulia.gateway.refusals import Refusals
 from tertulia.gateway.streams import OpenStreams
 from tertulia.lookout import LadderFigures, Lookout
@@ -45,6 +47,7 @@ class Parts:
         self.lookout = Lookout(stores.rungs, clock, name=self.new_id("p"))
         self.plans = plans_of(settings.plans)
         self.checks = RulesChecks()
+        self.flags = Flags()
         self.replicas = HttpReplicas(
             FleetSource(fixed_fleet(settings), settings.fleet_file),
             vocabulary=self.vocabularies.of,
@@ -52,6 +55,7 @@ class Parts:
             homes=stores.homes,
             registry=stores.registry,
             registry_key=replica_key(settings),
+            holds=stores.holds,
             pace_s=settings.worker.pace_ms / 1000,
         )
 
@@ -63,7 +67,9 @@ def gateway_desk(parts: Parts) -> Desk:
     figures.add(LadderFigures(parts.lookout))
     line = LineWatch(stores.line, stores.promises, parts.replicas, parts.clock)
     figures.add(ScaleFigures(parts.replicas.supplies, lambda: _waiting(line), parts.clock))
+    figures.add(FlagFigures(parts.flags))
     counters = Counters(stores.leases, MemoryLeases(parts.clock), parts.clock)
+    streams = OpenStreams(counters)
     return Desk(
         turns=stores.turns,
         loose=stores.loose,
@@ -97,7 +103,10 @@ def gateway_desk(parts: Parts) -> Desk:
         lookout=parts.lookout,
         refusals=Refusals(stores.accounts, parts.clock),
         counters=counters,
-        streams=OpenStreams(counters),
+        streams=streams,
+        holds=stores.holds,
+        pulse=Pulse(parts.replicas, line, parts.lookout, figures, parts.clock),
+        flags=parts.flags,
         plans=parts.plans,
         rules=GatewayRules(
             body_bytes=settings.server.body_bytes,
@@ -121,6 +130,7 @@ def worker_desk(parts: Parts) -> WorkerDesk:
     figures, lookout = WorkerFigures(), parts.lookout
     figures.add(LadderFigures(lookout))
     figures.add(ScaleFigures(parts.replicas.supplies, lambda: lookout.waiting or 0, parts.clock))
+    figures.add(FlagFigures(parts.flags))
     return WorkerDesk(
         turns=stores.turns,
         loose=stores.loose,
@@ -156,6 +166,7 @@ def worker_desk(parts: Parts) -> WorkerDesk:
             small_below=settings.small_below,
         ),
         figures=figures,
+        flags=parts.flags,
     )
 
 

@@ -71,6 +71,7 @@ async def serve_http(desk: Desk, bound: socket.socket, leaving: Leaving, notice_
     async with asyncio.TaskGroup() as tasks:
         beating = [
             tasks.create_task(desk.line.run()),
+            tasks.create_task(desk.pulse.run()),
             tasks.create_task(desk.streams.beat(desk.presence, desk.clock)),
             tasks.create_task(desk.streams.hold(desk.clock)),
             tasks.create_task(desk.streams.recheck(desk.sessions, desk.api_keys, desk.clock)),

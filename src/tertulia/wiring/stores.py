@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 import structlog
 
 from tertulia.backends.bell import LocalBell
-from tertulia.backends.memory.fleet import MemoryHomes
+from tertulia.backends.memory.fleet import MemoryHolds, MemoryHomes
 from tertulia.backends.memory.leases import MemoryLeases
 from tertulia.backends.memory.promises import MemoryPromises
 from tertulia.backends.memory.rungs import MemoryRungs
@@ -48,6 +48,7 @@ from tertulia.ports import (
 from tertulia.ports_of_batches import Batches, BatchWork, Files
 from tertulia.ports_of_deletions import Deletions, Erasure
 from tertulia.ports_of_moving import Imports, ImportWork, Transcripts
+from tertulia.ports_of_operations import Holds
 from tertulia.ports_of_prompts import Instructions, Prompts
 from tertulia.ports_of_remembering import Summaries, Tasks
 from tertulia.wiring.models import replica_key
@@ -106,6 +107,7 @@ class Stores:
     log: Log
     bell: Bell
     homes: Homes
+    holds: Holds
     promises: Promises
     rungs: Rungs
     registry: Registry | None
@@ -149,6 +151,7 @@ def _one_file(settings: Settings, clock: Clock, closing: AsyncExitStack) -> Stor
         log=opened.log,
         bell=LocalBell(),
         homes=MemoryHomes(clock),
+        holds=MemoryHolds(),
         promises=MemoryPromises(clock),
         rungs=MemoryRungs(clock),
         registry=None,
@@ -185,6 +188,7 @@ async def _of_a_fleet(settings: Settings, clock: Clock, closing: AsyncExitStack)
         log=valkey.log,
         bell=valkey.bell,
         homes=valkey.homes,
+        holds=valkey.holds,
         promises=valkey.promises,
         rungs=valkey.rungs,
         registry=valkey.registry,
@@ -215,6 +219,7 @@ def _stores(
     log: Log,
     bell: Bell,
     homes: Homes,
+    holds: Holds,
     promises: Promises,
     rungs: Rungs,
     registry: Registry | None,
@@ -249,6 +254,7 @@ def _stores(
         log=log,
         bell=bell,
         homes=homes,
+        holds=holds,
         promises=promises,
         rungs=rungs,
         registry=registry,

@@ -11,6 +11,7 @@ from tertulia.core.plans import Plan
 from tertulia.core.sentences import Split
 from tertulia.core.turn import LOG_KEPT_S
 from tertulia.ending import Ending
+from tertulia.flagging import Flags
 from tertulia.lookout import Lookout
 from tertulia.ports import (
     Accounts,
@@ -92,6 +93,7 @@ class WorkerDesk:
     plans: Mapping[str, Plan]
     rules: WorkerRules
     figures: WorkerFigures = field(default_factory=WorkerFigures)
+    flags: Flags = field(default_factory=Flags)
     running: RunningReplies = field(default_factory=RunningReplies)
 
     @property

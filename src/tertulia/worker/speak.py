@@ -73,6 +73,7 @@ async def speak(
 async def _release(desk: WorkerDesk, pen: Pen, piece: Piece) -> Refusal | None:
     verdict = await desk.checks.check_output(pen.before, piece.sentence)
     if verdict.flagged:
+        desk.flags.add("output", verdict.category)
         return Refusal("output", verdict.category, verdict.text)
     await pen.delta(piece.text, piece.ids)
     return None

@@ -1,6 +1,7 @@
 /** What the browser keeps: drafts, messages that wait, looks. Never replies, never secrets. */
 
 export const PREFIX = "tertulia.";
+const PERSONAL = ["drafts", "branches", "marks"];
 const MOST_ENTRIES = 200; // drafts of that many conversations
 
 let forgotten = false; // of a person who has signed out nothing is written down any more
@@ -43,6 +44,6 @@ export function recallFrom<T>(name: string, key: string, fallback: T): T {
 export function forgetPerson(): void {
   forgotten = true;
   for (const name of Object.keys(localStorage)) {
-    if (name.startsWith(`${PREFIX}drafts`) || name.startsWith(`${PREFIX}branches`)) localStorage.removeItem(name);
+    if (PERSONAL.some((kind) => name.startsWith(PREFIX + kind))) localStorage.removeItem(name);
   }
 }

@@ -1,6 +1,7 @@
 /** Which models there are, how far the large one is, and which one the person asks for. */
 import { computed, effect, signal } from "@preact/signals";
 import { call } from "../api";
+import { t } from "../i18n";
 import type { Model } from "../wire";
 import { recall, remember } from "./memory";
 
@@ -45,9 +46,11 @@ export function labelOf(model: Model): string {
   const state = model.status?.state ?? "ready";
   if (state === "ready") return name;
   const share = progressOf(model);
-  if (state === "fetching" && share === 1) return `${name} – unpacking`;
-  if (state === "fetching") return share === null ? `${name} – downloading` : `${name} – downloading ${Math.floor(share * 100)} %`;
-  return `${name} – ${{ starting: "starting", absent: "not there", failed: "failed" }[state]}`;
+  if (state === "fetching" && share === 1) return t("{model} – unpacking", { model: name });
+  if (state === "fetching" && share === null) return t("{model} – downloading", { model: name });
+  if (state === "fetching") return t("{model} – downloading {percent} %", { model: name, percent: Math.floor(share! * 100) });
+  if (state === "starting") return t("{model} – starting", { model: name });
+  return state === "absent" ? t("{model} – not there", { model: name }) : t("{model} – failed", { model: name });
 }
 
 /** Roles begin like words of the page; names of models stay as their makers write them. */

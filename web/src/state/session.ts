@@ -1,9 +1,11 @@
 /** Who is signed in, and what is left of each budget. */
 import { computed, signal } from "@preact/signals";
 import { call, Refused, whenSignedOut } from "../api";
+import { t } from "../i18n";
 import { tightest } from "../text/budget";
 import type { Account } from "../wire";
 import { forgetPerson } from "./memory";
+import { removeNow } from "./removal";
 
 /** `undefined` until the first answer: neither the form nor the chat is shown before. */
 export const account = signal<Account | null | undefined>(undefined);
@@ -26,8 +28,8 @@ export async function begin(): Promise<string | null> {
       await call("POST", "/v1/auth/link", { token: decodeURIComponent(token) });
     } catch (error) {
       said = error instanceof Refused
-        ? "This sign-in link has been used or is too old. Sign in with name and password, or make a new link."
-        : "The server cannot be reached.";
+        ? t("This sign-in link has been used or is too old. Sign in with name and password, or make a new link.")
+        : t("The server cannot be reached.");
     }
   }
   await refreshAccount();
@@ -53,6 +55,7 @@ export async function enter(way: "login" | "register", name: string, password: s
 }
 
 export async function signOut(): Promise<void> {
+  await removeNow(false); // what was deleted a moment ago is not left behind
   await call("POST", "/v1/auth/logout");
   forgetPerson();
   location.replace("/"); // the page starts anew: nothing of the person stays in memory

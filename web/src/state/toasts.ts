@@ -6,6 +6,13 @@ export interface Toast {
   id: number;
   text: string;
   bad: boolean;
+  action?: Action;
+}
+
+/** What can be done about it, for as long as the note is shown. */
+export interface Action {
+  label: string;
+  run: () => void;
 }
 
 const MOST = 4;
@@ -14,11 +21,13 @@ const SHOWN_MS = 7_000; // two lines can be read twice
 export const toasts = signal<Toast[]>([]);
 let count = 0;
 
-export function toast(text: string, kind: "good" | "bad" = "good"): void {
+export function toast(text: string, kind: "good" | "bad" = "good", action?: Action, shownMs = SHOWN_MS): number {
   const id = ++count;
-  toasts.value = [...toasts.value, { id, text, bad: kind === "bad" }].slice(-MOST);
+  const shown: Toast = { id, text, bad: kind === "bad", ...(action === undefined ? {} : { action }) };
+  toasts.value = [...toasts.value, shown].slice(-MOST);
   announce(text);
-  setTimeout(() => dismiss(id), SHOWN_MS);
+  setTimeout(() => dismiss(id), shownMs);
+  return id;
 }
 
 export function dismiss(id: number): void {

@@ -1,64 +1,36 @@
-/** Rename, pin, share and delete one conversation. */
+/** Pin, rename, share, archive and delete one conversation. */
 import type { JSX } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
+import { call, Refused } from "../api";
+import { t } from "../i18n";
 import { forget } from "../state/chat";
-import { change, remove } from "../state/conversations";
+import { change, put, take } from "../state/conversations";
+import { removeSoon, undo, UNDO_MS } from "../state/removal";
 import { go, route } from "../state/route";
+import { dismiss, toast } from "../state/toasts";
 import type { Conversation } from "../wire";
 import { Dialog } from "./dialog";
-import { Icon } from "./icons";
+import { Menu } from "./menu";
 import { isComposing } from "./message";
 import { ShareDialog } from "./share";
 
 export function ConversationMenu({ conversation }: { conversation: Conversation }): JSX.Element {
-  const [open, setOpen] = useState(false);
-  const [asking, setAsking] = useState<"rename" | "share" | "delete" | null>(null);
-  const root = useRef<HTMLDivElement>(null);
-  useEffect(() => {
-    if (!open) return;
-    root.current?.querySelector<HTMLElement>(".menu button")?.focus();
-    const away = (event: Event) => {
-      if (!root.current?.contains(event.target as Node)) setOpen(false);
-    };
-    document.addEventListener("pointerdown", away);
-    return () => document.removeEventListener("pointerdown", away);
-  }, [open]);
-  const pick = (what: () => void) => () => {
-    setOpen(false);
-    what();
-  };
-  const onKeyDown = (event: KeyboardEvent) => {
-    if (event.key === "Escape" && open) {
-      event.stopPropagation();
-      setOpen(false);
-      root.current?.querySelector("button")?.focus();
-    }
-    if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
-    const items = [...(root.current?.querySelectorAll<HTMLElement>(".menu button") ?? [])];
-    const next = items.indexOf(document.activeElement as HTMLElement) + (event.key === "ArrowDown" ? 1 : -1);
-    items[(next + items.length) % items.length]?.focus();
-    event.preventDefault();
-  };
+  const [asking, setAsking] = useState<"rename" | "share" | null>(null);
+  const { id, pinned, archived } = conversation;
   return (
-    <div class={open || asking !== null ? "menu-root is-open" : "menu-root"} ref={root} onKeyDown={onKeyDown}>
-      <button type="button" class="icon-button" aria-label={`Options of ${conversation.title || "this chat"}`} aria-haspopup="menu"
-        aria-expanded={open} onClick={() => setOpen(!open)}>
-        <Icon name="more" />
-      </button>
-      {open && (
-        <div class="menu" role="menu">
-          <button type="button" role="menuitem" onClick={pick(() => void change(conversation.id, { pinned: !conversation.pinned }))}>
-            <Icon name="pin" />{conversation.pinned ? "Unpin" : "Pin"}
-          </button>
-          <button type="button" role="menuitem" onClick={pick(() => setAsking("rename"))}><Icon name="edit" />Rename</button>
-          <button type="button" role="menuitem" onClick={pick(() => setAsking("share"))}><Icon name="link" />Share</button>
-          <button type="button" role="menuitem" class="is-danger" onClick={pick(() => setAsking("delete"))}><Icon name="trash" />Delete</button>
-        </div>
-      )}
+    <Menu
+      label={t("Options of {title}", { title: conversation.title || t("this chat") })}
+      items={[
+        { icon: "pin", label: pinned ? t("Unpin") : t("Pin"), run: () => void change(id, { pinned: !pinned }) },
+        { icon: "edit", label: t("Rename"), run: () => setAsking("rename") },
+        { icon: "link", label: t("Share"), run: () => setAsking("share") },
+        { icon: "box", label: archived ? t("Take out of the archive") : t("Archive"), run: () => void putAway(conversation) },
+        { icon: "trash", label: t("Delete"), run: () => removeConversation(conversation), isDanger: true },
+      ]}
+    >
       {asking === "rename" && <Rename conversation={conversation} close={() => setAsking(null)} />}
       {asking === "share" && <ShareDialog conversation={conversation} close={() => setAsking(null)} />}
-      {asking === "delete" && <Delete conversation={conversation} close={() => setAsking(null)} />}
-    </div>
+    </Menu>
   );
 }
 
@@ -69,9 +41,9 @@ function Rename({ conversation, close }: { conversation: Conversation; close: ()
     close();
   };
   return (
-    <Dialog title="Rename" close={close}>
+    <Dialog title={t("Rename")} close={close}>
       <label class="field">
-        <span>Title</span>
+        <span>{t("Title")}</span>
         <input
           value={title}
           maxLength={200}
@@ -85,30 +57,56 @@ function Rename({ conversation, close }: { conversation: Conversation; close: ()
         />
       </label>
       <div class="row">
-        <button type="button" class="button" onClick={close}>Cancel</button>
-        <button type="button" class="button is-main" disabled={title.trim() === ""} onClick={save}>Save</button>
+        <button type="button" class="button" onClick={close}>{t("Cancel")}</button>
+        <button type="button" class="button is-main" disabled={title.trim() === ""} onClick={save}>{t("Save")}</button>
       </div>
     </Dialog>
   );
 }
 
-function Delete({ conversation, close }: { conversation: Conversation; close: () => void }): JSX.Element {
-  const [busy, setBusy] = useState(false);
-  const confirm = async () => {
-    setBusy(true);
-    const gone = await remove(conversation.id);
-    close();
-    if (!gone) return;
-    forget(conversation.id);
-    if (route.value === conversation.id) go(null);
-  };
-  return (
-    <Dialog title="Delete this conversation?" close={close}>
-      <p><strong dir="auto">{conversation.title || "Untitled chat"}</strong> and all its messages are deleted for good.</p>
-      <div class="row">
-        <button type="button" class="button" onClick={close}>Keep it</button>
-        <button type="button" class="button is-danger" disabled={busy} onClick={() => void confirm()}>Delete</button>
-      </div>
-    </Dialog>
-  );
+async function putAway(conversation: Conversation): Promise<void> {
+  const { id, archived } = conversation;
+  if (!(await change(id, { archived: !archived }))) return;
+  const said = archived ? t("It is among your chats again.") : t("Archived. It can still be found and read.");
+  const note = toast(said, "good", {
+    label: t("Undo"),
+    run: () => {
+      dismiss(note);
+      void change(id, { archived });
+    },
+  });
+}
+
+/** Gone from the screen at once, from the store when nobody has undone it for a while. */
+export function removeConversation(conversation: Conversation): void {
+  const { id } = conversation;
+  const wasHere = route.value === id;
+  const note = toast(t("Deleted: {title}", { title: conversation.title || t("New chat") }), "good", {
+    label: t("Undo"),
+    run: () => undo(id),
+  }, UNDO_MS);
+  removeSoon({
+    id,
+    remove: async (isLast) => {
+      await erase(id, isLast);
+      take(id);
+      forget(id);
+    },
+    restore: () => {
+      dismiss(note);
+      put(conversation);
+      if (wasHere && route.value === null) go(id);
+    },
+  });
+  if (wasHere) go(null);
+}
+
+async function erase(id: string, isLast: boolean): Promise<void> {
+  try {
+    await call("DELETE", `/v1/conversations/${id}`, undefined, { keepalive: isLast });
+  } catch (error) {
+    if (error instanceof Refused && error.problem.status === 404) return; // it is gone already
+    toast(t("The conversation could not be deleted, and is still there."), "bad");
+    throw error;
+  }
 }

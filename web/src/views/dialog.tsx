@@ -1,6 +1,7 @@
 /** A modal box on the browser's own dialog: focus is kept inside and given back, Escape closes. */
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
+import { t } from "../i18n";
 import { IconButton } from "./icons";
 
 export function Dialog(props: { title: string; close: () => void; wide?: boolean; children: ComponentChildren }): JSX.Element {
@@ -22,7 +23,7 @@ export function Dialog(props: { title: string; close: () => void; wide?: boolean
       <div class="dialog-body">
         <header>
           <h2>{props.title}</h2>
-          <IconButton icon="close" label="Close" onClick={props.close} />
+          <IconButton icon="close" label={t("Close")} onClick={props.close} />
         </header>
         {props.children}
       </div>

@@ -1,6 +1,7 @@
 /** Asks before a link of a reply opens a host for the first time: an address can carry text of the chat away. */
 import { signal } from "@preact/signals";
 import type { JSX } from "preact";
+import { t } from "../i18n";
 import { recall, remember } from "../state/memory";
 import { Dialog } from "./dialog";
 
@@ -27,13 +28,13 @@ export function LinkGuard(): JSX.Element | null {
     open();
   };
   return (
-    <Dialog title="Open this link?" close={close}>
-      <p>The answer links to <strong>{url.host}</strong>. The whole address is:</p>
+    <Dialog title={t("Open this link?")} close={close}>
+      <p>{t("The answer links to {host}. The whole address is:", { host: url.host })}</p>
       <p class="address" dir="ltr">{url.href}</p>
       <div class="row">
-        <button type="button" class="button" onClick={close}>Cancel</button>
-        <button type="button" class="button" onClick={trust}>Always for this site</button>
-        <button type="button" class="button is-main" onClick={open}>Open</button>
+        <button type="button" class="button" onClick={close}>{t("Cancel")}</button>
+        <button type="button" class="button" onClick={trust}>{t("Always for this site")}</button>
+        <button type="button" class="button is-main" onClick={open}>{t("Open")}</button>
       </div>
     </Dialog>
   );

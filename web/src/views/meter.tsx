@@ -1,5 +1,6 @@
 /** How much of a budget is left, as a bar: warm when it runs low. */
 import type { JSX } from "preact";
+import { t } from "../i18n";
 import { budgetText, budgetTitle, share } from "../text/budget";
 import type { Budget } from "../wire";
 
@@ -11,7 +12,7 @@ export function Meter({ budget }: { budget: Budget }): JSX.Element {
       class={share(budget) < LOW ? "meter is-low" : "meter"}
       max={1}
       value={share(budget)}
-      aria-label={`${budgetTitle(budget.name)}: left`}
+      aria-label={t("{budget}: left", { budget: budgetTitle(budget.name) })}
       aria-valuetext={budgetText(budget)}
     />
   );

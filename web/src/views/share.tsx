@@ -2,6 +2,7 @@
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { call, sentenceOf } from "../api";
+import { moment, t } from "../i18n";
 import { current } from "../state/chat";
 import type { Conversation, NewShare, Share } from "../wire";
 import { Dialog } from "./dialog";
@@ -37,29 +38,29 @@ export function ShareDialog({ conversation, close }: { conversation: Conversatio
     if (made?.id === share.id) setMade(null);
   });
   return (
-    <Dialog title="Share this conversation" close={close}>
-      <p>Whoever has the link can read the messages that are on your screen now, without an account. Your name and what you write later are not shown.</p>
+    <Dialog title={t("Share this conversation")} close={close}>
+      <p>{t("Whoever has the link can read the messages that are on your screen now, without an account. Your name and what you write later are not shown.")}</p>
       {error !== null && <p class="form-error" role="alert">{error}</p>}
       {made !== null && (
         <div class="row">
-          <input class="link-box" readOnly aria-label="The link" dir="ltr" value={location.origin + made.url} onFocus={(event) => event.currentTarget.select()} />
+          <input class="link-box" readOnly aria-label={t("The link")} dir="ltr" value={location.origin + made.url} onFocus={(event) => event.currentTarget.select()} />
           <CopyButton text={location.origin + made.url} />
         </div>
       )}
-      {made !== null && <p class="hint">Copy it now: it is not shown again.</p>}
+      {made !== null && <p class="hint">{t("Copy it now: it is not shown again.")}</p>}
       {links.length > 0 && (
-        <ul class="keys" aria-label="Links to this conversation">
+        <ul class="keys" aria-label={t("Links to this conversation")}>
           {links.map((share) => (
             <li key={share.id}>
-              <span>{share.messages} {share.messages === 1 ? "message" : "messages"}, made {new Date(share.createdAt).toLocaleString()}</span>
-              <IconButton icon="trash" label="Take this link back" disabled={busy} onClick={() => void revoke(share)} />
+              <span>{madeText(share)}</span>
+              <IconButton icon="trash" label={t("Take this link back")} disabled={busy} onClick={() => void revoke(share)} />
             </li>
           ))}
         </ul>
       )}
       <div class="row">
-        <button type="button" class="button" onClick={close}>Close</button>
-        <button type="button" class="button is-main" disabled={busy} onClick={() => void make()}>Make a link</button>
+        <button type="button" class="button" onClick={close}>{t("Close")}</button>
+        <button type="button" class="button is-main" disabled={busy} onClick={() => void make()}>{t("Make a link")}</button>
       </div>
     </Dialog>
   );
@@ -71,4 +72,9 @@ function leafOf(conversation: Conversation): { leafId?: string } {
   if (chat.id.value !== conversation.id) return {};
   const last = chat.path.value.filter((message) => !message.id.startsWith("local_")).at(-1);
   return last === undefined ? {} : { leafId: last.id };
+}
+
+function madeText(share: Share): string {
+  const time = moment(share.createdAt);
+  return share.messages === 1 ? t("One message, made {time}", { time }) : t("{count} messages, made {time}", { count: share.messages, time });
 }

@@ -2,6 +2,7 @@
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { call, Refused, sentenceOf } from "../api";
+import { day, t } from "../i18n";
 import { titleOf } from "../state/models";
 import type { SharedMessage, SharedPage } from "../wire";
 import { onThreadClick } from "./chat";
@@ -22,25 +23,25 @@ export function SharedView({ token }: { token: string }): JSX.Element {
   useEffect(() => {
     document.title = state.kind === "shown" ? `${state.page.title} · Tertulia` : "Tertulia";
   }, [state]);
-  if (state.kind === "loading") return <main class="opening" aria-busy="true"><Mark talking /><span class="sr">Loading</span></main>;
+  if (state.kind === "loading") return <main class="opening" aria-busy="true"><Mark talking /><span class="sr">{t("Loading")}</span></main>;
   if (state.kind !== "shown") {
     return (
       <main class="opening">
         <Mark />
-        <h1>{state.kind === "gone" ? "There is nothing behind this link" : "This could not be loaded"}</h1>
-        <p>{state.kind === "gone" ? "Whoever shared it has taken it back, or the address is not whole." : state.said}</p>
-        {state.kind === "failed" && <button type="button" class="button is-main" onClick={load}>Try again</button>}
+        <h1>{state.kind === "gone" ? t("There is nothing behind this link") : t("This could not be loaded")}</h1>
+        <p>{state.kind === "gone" ? t("Whoever shared it has taken it back, or the address is not whole.") : state.said}</p>
+        {state.kind === "failed" && <button type="button" class="button is-main" onClick={load}>{t("Try again")}</button>}
       </main>
     );
   }
   return (
     <main class="chat">
-      <header class="chat-head"><h1 dir="auto">{state.page.title || "A conversation"}</h1></header>
-      <div class="thread" onClick={onThreadClick} tabindex={0} role="region" aria-label="Messages">
+      <header class="chat-head"><h1 dir="auto">{state.page.title || t("A conversation")}</h1></header>
+      <div class="thread" onClick={onThreadClick} tabindex={0} role="region" aria-label={t("Messages")}>
         <div class="thread-inner">
-          <p class="hint">Shared on {new Date(state.page.createdAt).toLocaleDateString()}. What was said later is not here.</p>
+          <p class="hint">{t("Shared on {day}. What was said later is not here.", { day: day(state.page.createdAt) })}</p>
           {state.page.messages.map((message) => <SharedMessageView key={message.place} message={message} />)}
-          <p class="small-print">Answers can be wrong. Check what matters.</p>
+          <p class="small-print">{t("Answers can be wrong. Check what matters.")}</p>
         </div>
       </div>
       <LinkGuard />
@@ -51,21 +52,21 @@ export function SharedView({ token }: { token: string }): JSX.Element {
 function SharedMessageView({ message }: { message: SharedMessage }): JSX.Element {
   if (message.role === "user") {
     return (
-      <article class="message question" aria-label="Question">
-        <h2 class="sr">Question</h2>
+      <article class="message question" aria-label={t("Question")}>
+        <h2 class="sr">{t("Question")}</h2>
         <div class="bubble" dir="auto">{message.content}</div>
       </article>
     );
   }
   return (
-    <article class="message reply" aria-label="Answer">
-      <h2 class="sr">Answer</h2>
+    <article class="message reply" aria-label={t("Answer")}>
+      <h2 class="sr">{t("Answer")}</h2>
       {message.content !== "" && <Markdown text={message.content} growing={false} />}
-      {message.status === "stopped" && <p class="ending">Stopped{message.content === "" ? " before the first word" : ""}.</p>}
-      {message.status === "refused" && <p class="ending">This was not answered.</p>}
+      {message.status === "stopped" && <p class="ending">{message.content === "" ? t("Stopped before the first word.") : t("Stopped.")}</p>}
+      {message.status === "refused" && <p class="ending">{t("This was not answered.")}</p>}
       <div class="tools">
         {message.content !== "" && <CopyButton text={message.content} />}
-        {message.model && <span class="mark-text" title="The model that answered">{titleOf(message.model)}</span>}
+        {message.model && <span class="mark-text" title={t("The model that answered")}>{titleOf(message.model)}</span>}
       </div>
     </article>
   );

@@ -2,9 +2,11 @@
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Refused, sentence, sentenceOf } from "../api";
+import { k, t } from "../i18n";
 import { announce } from "../state/announce";
 import { enter } from "../state/session";
 import { Mark } from "./icons";
+import { LanguageSelect } from "./language";
 import { ThemeButton } from "./theme";
 
 const SHORTEST_PASSWORD = 10; // as the server asks for
@@ -12,8 +14,8 @@ const SHORTEST_PASSWORD = 10; // as the server asks for
 type Way = "login" | "register";
 
 const WORDS: Record<Way, { title: string; button: string; other: string; ask: string }> = {
-  login: { title: "Sign in", button: "Sign in", ask: "New here?", other: "Make an account" },
-  register: { title: "Make an account", button: "Make the account", ask: "Been here before?", other: "Sign in" },
+  login: { title: k("Sign in"), button: k("Sign in"), ask: k("New here?"), other: k("Make an account") },
+  register: { title: k("Make an account"), button: k("Make the account"), ask: k("Been here before?"), other: k("Sign in") },
 };
 
 export function SignIn({ said }: { said: string | null }): JSX.Element {
@@ -42,7 +44,7 @@ export function SignIn({ said }: { said: string | null }): JSX.Element {
 
   return (
     <main class="sign-in">
-      <div class="sign-in-theme"><ThemeButton /></div>
+      <div class="sign-in-theme"><LanguageSelect /><ThemeButton /></div>
       <form
         class="card"
         onSubmit={(event) => {
@@ -52,24 +54,24 @@ export function SignIn({ said }: { said: string | null }): JSX.Element {
       >
         <Mark talking={busy} />
         <p class="wordmark">Tertulia</p>
-        <p class="tagline">Good conversation, on your own machines.</p>
-        <h1>{words.title}</h1>
+        <p class="tagline">{t("Good conversation, on your own machines.")}</p>
+        <h1>{t(words.title)}</h1>
         {error !== null && <p class="form-error" id="form-error" role="alert">{error}</p>}
-        <label class="field"><span>Name</span>
+        <label class="field"><span>{t("Name")}</span>
           <input ref={first} name="username" autocomplete="username" autocapitalize="none" spellcheck={false} required maxLength={64} value={name}
             aria-describedby={error === null ? undefined : "form-error"} onInput={(event) => setName(event.currentTarget.value)} />
         </label>
-        <label class="field"><span>Password</span>
+        <label class="field"><span>{t("Password")}</span>
           <input type="password" name="password" autocomplete={way === "login" ? "current-password" : "new-password"} required maxLength={256}
             value={password} aria-describedby={error === null ? undefined : "form-error"} onInput={(event) => setPassword(event.currentTarget.value)}
             {...(way === "register" ? { minLength: SHORTEST_PASSWORD } : {})} />
-          {way === "register" && <span class="hint">At least {SHORTEST_PASSWORD} characters.</span>}
+          {way === "register" && <span class="hint">{t("At least {n} characters.", { n: SHORTEST_PASSWORD })}</span>}
         </label>
-        <button type="submit" class="button is-main" disabled={busy || name.trim() === "" || password === ""}>{words.button}</button>
-        <p class="other-way">{words.ask} <button type="button" class="link" onClick={() => {
+        <button type="submit" class="button is-main" disabled={busy || name.trim() === "" || password === ""}>{t(words.button)}</button>
+        <p class="other-way">{t(words.ask)} <button type="button" class="link" onClick={() => {
           setWay(way === "login" ? "register" : "login");
           setError(null);
-        }}>{words.other}</button></p>
+        }}>{t(words.other)}</button></p>
       </form>
     </main>
   );
@@ -78,7 +80,7 @@ export function SignIn({ said }: { said: string | null }): JSX.Element {
 function wordsFor(way: Way, reason: unknown): string {
   if (!(reason instanceof Refused)) return sentenceOf(reason);
   const { problem } = reason;
-  if (way === "login" && problem.status === 401) return "Name or password is not right.";
-  if (problem.code === "name_taken") return "This name is taken.";
+  if (way === "login" && problem.status === 401) return t("Name or password is not right.");
+  if (problem.code === "name_taken") return t("This name is taken.");
   return sentence(problem);
 }

@@ -1,10 +1,10 @@
-"""Homes and registry in one process: for the embedded default, which has one gateway and worker."""
+"""Homes, holds and registry in one process: for the embedded default, one gateway and worker."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from tertulia.core.fleet import FORGOTTEN_S, HOME_KEPT_S, Home, ReplicaReport
+from tertulia.core.fleet import FORGOTTEN_S, HOME_KEPT_S, MOST_HELD, Home, ReplicaReport
 from tertulia.ports import Clock
 
 # An hour's conversations of one machine. A home that was forgotten costs one prompt read anew.
@@ -29,6 +29,28 @@ class MemoryHomes:
         self._homes[conversation_id] = (home, self._clock.now())
         if len(self._homes) > _HOMES:
             del self._homes[next(iter(self._homes))]
+
+
+class MemoryHolds:
+    """The `Holds` port."""
+
+    def __init__(self) -> None:
+        self._names: set[str] = set()
+
+    async def names(self) -> frozenset[str]:
+        """Those that are held."""
+        return frozenset(self._names)
+
+    async def hold(self, name: str) -> bool:
+        """Sets one aside, if there is room to remember it."""
+        if name not in self._names and len(self._names) >= MOST_HELD:
+            return False
+        self._names.add(name)
+        return True
+
+    async def let_go(self, name: str) -> None:
+        """It gets work again."""
+        self._names.discard(name)
 
 
 class MemoryRegistry:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tertulia.backends.memory.store import MemoryStore, StoredSession
-from tertulia.core.types import Session, User
+from tertulia.core.types import OpenSession, Session, User
 
 
 class MemorySessions:
@@ -37,6 +37,18 @@ class MemorySessions:
     async def alive(self, token_hashes: Sequence[str]) -> frozenset[str]:
         """Those that are live sessions of enabled users."""
         return frozenset([one for one in token_hashes if await self.find(one) is not None])
+
+    async def list(self, user_id: str, *, limit: int) -> Sequence[OpenSession]:
+        """The live sessions of an enabled user, the newest first."""
+        now = self._store.clock.now()
+        if self._store.enabled(user_id) is None:
+            return ()
+        found = [
+            OpenSession(stored.token_hash, stored.created_at, stored.expires_at)
+            for stored in self._store.sessions.values()
+            if stored.user_id == user_id and stored.expires_at > now
+        ]
+        return sorted(found, key=lambda one: (-one.created_at, one.token_hash))[:limit]
 
     async def close(self, *, token_hash: str | None = None, user_id: str | None = None) -> int:
         """Closes the session of that token, or all of that user."""

@@ -8,7 +8,7 @@ from typing import Final
 from tertulia.backends.postgres.database import Database
 from tertulia.backends.postgres.statement import postgres_statements
 from tertulia.backends.sql.account_rows import user_of
-from tertulia.core.types import Session, User
+from tertulia.core.types import OpenSession, Session, User
 
 SQL: Final = postgres_statements("sessions")
 
@@ -36,6 +36,12 @@ class PostgresSessions:
         values = {"token_hashes": list(token_hashes), "now": self._database.now()}
         rows = await self._database.rows(SQL["alive"], values)
         return frozenset(row["token_hash"] for row in rows)
+
+    async def list(self, user_id: str, *, limit: int) -> Sequence[OpenSession]:
+        """The live sessions of an enabled user, the newest first."""
+        values = {"user_id": user_id, "now": self._database.now(), "limit": limit}
+        rows = await self._database.rows(SQL["list"], values)
+        return [OpenSession(*row.values()) for row in rows]
 
     async def close(self, *, token_hash: str | None = None, user_id: str | None = None) -> int:
         """Closes the session of that token, or all of that user."""

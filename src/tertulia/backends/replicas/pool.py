@@ -1,4 +1,4 @@
-"""The `Replicas` port over HTTP: places generations on replicas and runs them there.
+"""The ports `Replicas` and `Fleet` over HTTP: places generations on replicas and runs them there.
 
 Who is there and alive is watched elsewhere (`watch.py`); what was sent is counted here, at once.
 """
@@ -22,12 +22,13 @@ from tertulia.backends.replicas.request import request_bytes
 from tertulia.backends.replicas.stream import Connection, Generation, connect
 from tertulia.backends.replicas.watch import Watch
 from tertulia.core.deletions import CacheAnswer
-from tertulia.core.fleet import DRAINING, Home, Wanted
+from tertulia.core.fleet import DRAINING, Home, ReplicaSight, Wanted
 from tertulia.core.placement import place
 from tertulia.core.retries import may_retry
 from tertulia.core.sizing import Supply
 from tertulia.core.types import GenerateRequest, ModelState, Said, Unit
 from tertulia.ports import Clock, Homes, Registry, ReplicaLost, ReplicaRefused, Vocabulary
+from tertulia.ports_of_operations import Holds
 
 _log = structlog.get_logger(__name__)
 
@@ -51,6 +52,7 @@ class HttpReplicas:
         homes: Homes,
         registry: Registry | None = None,
         registry_key: str | None = None,
+        holds: Holds | None = None,
         pace_s: float = 0.1,
     ):
         self._clock = clock
@@ -63,6 +65,7 @@ class HttpReplicas:
             clock=clock,
             registry=registry,
             registry_key=registry_key,
+            holds=holds,
             changed=self._changed.set,
         )
 
@@ -89,6 +92,11 @@ class HttpReplicas:
             _supply(model.name, [r for r in replicas if r.address.model == model.served])
             for model in self._watch.models
         ]
+
+    def sights(self) -> Sequence[ReplicaSight]:
+        """Every replica that is known here, by name (the port `Fleet`)."""
+        now = self._clock.now()
+        return [self._watch.replicas[name].sight(now) for name in sorted(self._watch.replicas)]
 
     async def place(self, wanted: Wanted) -> str | None:
         """The replica where the generation costs least to wait for, by all that is known here."""
@@ -254,7 +262,7 @@ def _ended(found: Replica, request_id: str) -> None:
 
 
 def _supply(name: str, serving: Sequence[Replica]) -> Supply:
-    usable = [r for r in serving if r.usable and not r.draining]
+    usable = [r for r in serving if r.usable and not r.draining and not r.held]
     speeds = [r.ledger.prefill_per_s for r in usable if r.ledger.prefill_per_s]
     return Supply(
         model=name,
@@ -268,7 +276,7 @@ def _supply(name: str, serving: Sequence[Replica]) -> Supply:
 
 
 def _with_state(model: ModelState, serving: Sequence[Replica]) -> ModelState:
-    usable = [r for r in serving if r.usable and not r.draining]
+    usable = [r for r in serving if r.usable and not r.draining and not r.held]
     refused = [r.refused for r in serving if r.refused]
     if usable:
         return replace(

@@ -59,6 +59,8 @@ class Load:
     waiting: int | None = None
     cache_used_share: float | None = None
     tokens_done: float | None = None
+    generated_tokens: float | None = None
+    cache_hit_share: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,7 @@ async def load_of(http: httpx2.AsyncClient, address: ReplicaAddress) -> Load:
 def read_load(text: str, names: Metrics) -> Load:
     """The load in metrics of Prometheus' text form; several engines in one are added up."""
     wanted = {names.running, names.waiting, names.cache_used_share, *names.done_tokens}
+    wanted |= {names.generated_tokens, *(names.cache_hits or ())}
     found: dict[str, float] = {}
     for line in text.splitlines():
         name = line[: min(at for at in (line.find("{"), line.find(" "), len(line)) if at >= 0)]
@@ -141,7 +144,14 @@ def read_load(text: str, names: Metrics) -> Load:
         None if waiting is None else int(waiting),
         found.get(names.cache_used_share),
         sum(done) if done else None,
+        found.get(names.generated_tokens),
+        _share(*(found.get(name) for name in names.cache_hits or ("", ""))),
     )
+
+
+def _share(part: float | None, whole: float | None) -> float | None:
+    """None where either is unknown, or there is nothing to have a share of."""
+    return min(1.0, part / whole) if part is not None and whole else None
 
 
 async def disagreement(

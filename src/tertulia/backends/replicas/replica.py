@@ -11,6 +11,7 @@ from tertulia.backends.replicas.fleet import ReplicaAddress
 from tertulia.backends.replicas.stream import Connection
 from tertulia.core.breaker import Breaker
 from tertulia.core.engines import ENGINES, EngineKind
+from tertulia.core.fleet import ReplicaSight, SightState
 from tertulia.core.ledger import DispatchLedger
 from tertulia.core.liveness import SLOW_S, SOONEST_S, Signs, is_forgotten
 from tertulia.core.placement import Candidate
@@ -61,6 +62,9 @@ class Replica:
     ejected_until: float = -1e9
     slow_since: float | None = None
     cache_used_share: float | None = None
+    cache_hit_share: float | None = None
+    generated_tokens: float | None = None
+    held: bool = False  # an administrator has set it aside
     tokens_done: float | None = None
     moved_at: float = 0.0  # when `tokens_done` last changed
     aborts: bool | None = None  # by id; None: not known yet
@@ -77,7 +81,7 @@ class Replica:
 
     @property
     def room(self) -> int:
-        return 0 if self.draining else max(0, self.address.slots - self.ledger.running)
+        return 0 if self.draining or self.held else max(0, self.address.slots - self.ledger.running)
 
     def candidate(self, now: float) -> Candidate:
         """As placement sees it."""
@@ -96,7 +100,38 @@ class Replica:
 
     def _is_ready(self, now: float) -> bool:
         rests = now < self.ejected_until or not self.breaker.allows(now)
-        return self.usable and not self.draining and not rests
+        return self.usable and not self.draining and not self.held and not rests
+
+    def sight(self, now: float) -> ReplicaSight:
+        """As people see it."""
+        return ReplicaSight(
+            name=self.address.name,
+            model=self.address.model,
+            engine=self.address.engine,
+            state=self._state(now),
+            slots=self.address.slots,
+            running=self.ledger.running,
+            owed_tokens=self.ledger.owed_tokens,
+            prefill_per_s=self.ledger.prefill_per_s,
+            gap_s=self.gap_s(now),
+            cache_used_share=self.cache_used_share,
+            cache_hit_share=self.cache_hit_share,
+            generated_tokens=self.generated_tokens,
+            message=self.refused,
+        )
+
+    def _state(self, now: float) -> SightState:
+        if self.refused:
+            return "refused"
+        if not self.healthy:
+            return "lost" if self.seen else "starting"
+        if not self.verified:
+            return "starting"
+        if self.draining:
+            return "draining"
+        if self.held:
+            return "held"
+        return "ready" if self._is_ready(now) else "resting"
 
     def gap_s(self, now: float) -> float | None:
         """Between two tokens of a reply: as usual, or as long as nothing has come at all."""

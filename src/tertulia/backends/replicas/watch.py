@@ -20,6 +20,7 @@ from tertulia.core.fleet import FORGOTTEN_S, ReplicaReport
 from tertulia.core.liveness import REST_S, slow_ones, verdict
 from tertulia.core.types import ModelState
 from tertulia.ports import Clock, Registry, ReplicaLost, StoreUnavailable, Vocabulary
+from tertulia.ports_of_operations import Holds
 
 _log = structlog.get_logger(__name__)
 
@@ -28,6 +29,8 @@ _HEARTBEAT_S = 1.0
 _RECHECK_S = 0.25
 # As often as replicas report: a report is seldom older than 300 ms when it is read.
 _REPORTS_S = 0.25
+# Nobody sets a replica aside in haste; with what an answer takes it is noticed within two seconds.
+_HOLDS_S = 1.0
 # A registry that hangs must not hide that replicas are gone.
 _REGISTRY_S = 1.0
 # Whoever lives answers from its event loop, whatever it computes.
@@ -59,6 +62,7 @@ class Watch:
         clock: Clock,
         registry: Registry | None,
         registry_key: str | None,
+        holds: Holds | None,
         changed: Callable[[], None],
     ) -> None:
         self.replicas: dict[str, Replica] = {}
@@ -69,6 +73,8 @@ class Watch:
         self._clock = clock
         self._registry = registry
         self._registry_key = registry_key
+        self._holds = holds
+        self._held: frozenset[str] = frozenset()
         self._changed = changed
         self._asking: set[tuple[str, str]] = set()
         self._n_trials = 0
@@ -81,6 +87,8 @@ class Watch:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._look_at_listed(tasks))
                 tasks.create_task(self._feel_pulses(tasks))
+                if self._holds is not None:
+                    tasks.create_task(self._read_holds(self._holds))
                 if self._registry is not None:
                     tasks.create_task(self._read_reports(self._registry, tasks))
         finally:
@@ -127,6 +135,8 @@ class Watch:
                     running=running, owed_tokens=None, prefill_per_s=None, at=now, now=now
                 )
             found.cache_used_share = load.cache_used_share
+            found.cache_hit_share = load.cache_hit_share
+            found.generated_tokens = load.generated_tokens
             if load.tokens_done is not None:
                 found.worked(load.tokens_done, now)
 
@@ -187,6 +197,8 @@ class Watch:
             self._heard(found, at)
         found.worked(report.tokens_done, at)
         found.cache_used_share = report.cache_used_share
+        found.cache_hit_share = report.cache_hit_share
+        found.generated_tokens = report.generated_tokens
         found.ledger.reported(
             running=report.running + report.waiting,
             owed_tokens=report.owed_tokens,
@@ -208,6 +220,22 @@ class Watch:
         )
 
     # All of them.
+
+    async def _read_holds(self, holds: Holds) -> None:
+        """While nobody can be asked, what was known holds."""
+        while True:
+            try:
+                async with asyncio.timeout(_REGISTRY_S):
+                    names = await holds.names()
+            except (StoreUnavailable, TimeoutError):
+                names = self._held
+            if names != self._held:
+                self._held = names
+                for name, found in self.replicas.items():
+                    found.held = name in names
+                _log.info("replicas_held", replicas=sorted(names))
+                self._changed()
+            await self._clock.sleep(_HOLDS_S)
 
     async def _feel_pulses(self, tasks: asyncio.TaskGroup) -> None:
         felt_at = self._clock.now()
@@ -325,7 +353,7 @@ class Watch:
     def _new(self, address: ReplicaAddress) -> Replica:
         engine = ENGINES[address.engine]
         known = engine.priority_sign != 0 and not engine.priority_is_asked
-        return Replica(address, priorities=known)
+        return Replica(address, priorities=known, held=address.name in self._held)
 
     def _drop(self, found: Replica, why: str) -> None:
         del self.replicas[found.address.name]

@@ -11,7 +11,7 @@ from tertulia.backends.sql.account_rows import user_of
 from tertulia.backends.sql.rows import json_list
 from tertulia.backends.sqlite.readers import Readers
 from tertulia.backends.sqlite.writer import Writer
-from tertulia.core.types import Session, User
+from tertulia.core.types import OpenSession, Session, User
 from tertulia.ports import Clock
 
 SQL: Final = statements("sqlite", "sessions")
@@ -50,6 +50,14 @@ class SqliteSessions:
             lambda database: database.execute(SQL["alive"], values).fetchall()
         )
         return frozenset(row["token_hash"] for row in rows)
+
+    async def list(self, user_id: str, *, limit: int) -> Sequence[OpenSession]:
+        """The live sessions of an enabled user, the newest first."""
+        values = {"user_id": user_id, "now": self._clock.now(), "limit": limit}
+        rows = await self._readers.look(
+            lambda database: database.execute(SQL["list"], values).fetchall()
+        )
+        return [OpenSession(*row) for row in rows]
 
     async def close(self, *, token_hash: str | None = None, user_id: str | None = None) -> int:
         """Closes the session of that token, or all of that user."""

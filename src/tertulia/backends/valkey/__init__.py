@@ -1,4 +1,7 @@
-"""A fleet's second store: logs, bell, homes, registry, promises, rung, leases. All may be lost."""
+"""A fleet's second store: logs, bell, homes, holds, registry, promises, rung, leases.
+
+All of it may be lost.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import Final
 from tertulia.backends.clock import SystemClock
 from tertulia.backends.valkey.bell import ValkeyBell
 from tertulia.backends.valkey.client import Client
+from tertulia.backends.valkey.holds import ValkeyHolds
 from tertulia.backends.valkey.homes import ValkeyHomes
 from tertulia.backends.valkey.leases import ValkeyLeases
 from tertulia.backends.valkey.log import ValkeyLog
@@ -43,6 +47,7 @@ class ValkeyBackend:
         self.log = ValkeyLog(client, kept_s=log_kept_s, budget_s=budget_s)
         self.bell = ValkeyBell(client)
         self.homes = ValkeyHomes(client)
+        self.holds = ValkeyHolds(client)
         self.promises = ValkeyPromises(client)
         self.rungs = ValkeyRungs(client)
         self.registry = ValkeyRegistry(client, key=replica_key, clock=clock)

@@ -24,6 +24,13 @@ FROM sessions s JOIN users u ON u.id = s.user_id
 WHERE s.token_hash IN (SELECT value FROM json_each(:token_hashes))
   AND s.expires_at > :now AND u.disabled = 0;
 
+-- name: list
+-- The live sessions of an enabled user, the newest first.
+SELECT s.token_hash, s.created_at, s.expires_at
+FROM sessions s JOIN users u ON u.id = s.user_id
+WHERE s.user_id = :user_id AND s.expires_at > :now AND u.disabled = 0
+ORDER BY s.created_at DESC, s.token_hash LIMIT :limit;
+
 -- name: close
 -- Closes by token, by user, or by both.
 DELETE FROM sessions

@@ -1,0 +1,27 @@
+/** Figures as people read them. What is not known is a dash, never a 0. */
+import { number, t } from "../../i18n";
+
+export const UNKNOWN = "–";
+
+export function percent(share: number | null): string {
+  return share === null ? UNKNOWN : t("{n} %", { n: number(share * 100, { maximumFractionDigits: share < 0.1 ? 1 : 0 }) });
+}
+
+export function seconds(value: number | null): string {
+  if (value === null) return UNKNOWN;
+  if (value < 1) return t("{n} ms", { n: Math.round(value * 1_000) });
+  if (value < 120) return t("{n} s", { n: number(value, { maximumFractionDigits: 1 }) });
+  return duration(value);
+}
+
+/** A span of time in its largest unit. */
+export function duration(value: number): string {
+  if (value < 120) return t("{n} s", { n: Math.round(value) });
+  if (value < 7_200) return t("{n} min", { n: Math.round(value / 60) });
+  if (value < 172_800) return t("{n} h", { n: number(value / 3_600, { maximumFractionDigits: 1 }) });
+  return t("{n} days", { n: number(value / 86_400, { maximumFractionDigits: 1 }) });
+}
+
+export function amount(value: number | null | undefined, digits = 0): string {
+  return value === null || value === undefined ? UNKNOWN : number(value, { maximumFractionDigits: digits });
+}
