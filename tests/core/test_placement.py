@@ -78,6 +78,24 @@ def test_long_prompts_do_not_all_wait_at_whoever_has_the_fewest() -> None:
     assert chosen(place(long, None, [fewest, *large[1:]])) != "r1"
 
 
+def test_whoever_would_wait_long_goes_where_a_first_token_comes_at_once() -> None:
+    """Even if what is read anew for it takes others' time: nobody notices a fifth of a second."""
+    busy = [replace(c, slots=256, running=80) for c in FOUR]
+    home = replace(busy[0], owed_tokens=2_000)  # 0.4 s, and what is new
+    assert chosen(place(wanted(), Home("r1", 900), [home, *busy[1:]])) != "r1"
+    assert chosen(place(wanted(prompt_tokens=1_200), Home("r1", 1_100), [home, *busy[1:]])) == "r1"
+    sooner = replace(home, owed_tokens=1_700)
+    assert chosen(place(wanted(), Home("r1", 900), [sooner, *busy[1:]])) == "r1"
+
+
+def test_nobody_is_hurried_to_a_replica_that_is_full_or_slow() -> None:
+    home = replace(FOUR[0], slots=8, running=4, owed_tokens=2_000)
+    full = [replace(c, slots=8, running=8) for c in FOUR[1:]]
+    slow = replace(FOUR[1], slots=8, gap_s=0.5)
+    assert chosen(place(wanted(), Home("r1", 900), [home, *full])) == "r1"
+    assert chosen(place(wanted(), Home("r1", 900), [replace(home, gap_s=0.02), slow])) == "r1"
+
+
 def test_where_all_wait_as_long_nobody_moves() -> None:
     busy = [replace(c, owed_tokens=50_000) for c in FOUR]
     assert chosen(place(wanted(), Home("r1", 900), busy)) == "r1"

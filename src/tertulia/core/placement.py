@@ -35,6 +35,10 @@ PREFILL_PER_S: Final = 1_000.0
 # many are counted as a replica of the pool has in the mean, not its own: else long prompts all go
 # to whoever has the fewest, wait there for seconds, and keep it at the fewest.
 OTHERS: Final = 0.5
+# Whoever would wait longer for a first token than this goes to where it comes at once, if it does
+# anywhere: the one is noticed, the other is not, and what is read anew for it takes no longer.
+LATE_S: Final = 0.4
+AT_ONCE_S: Final = 0.2
 # A full batch makes a reply of a hundred tokens later by about this much (2 ms more a token).
 FULL_BATCH_S: Final = 0.2
 # Whoever waits for a slot, or for room in a cache that is full of running replies, waits for one of
@@ -72,10 +76,9 @@ class Candidate:
         """What it may carry now, in sequences."""
         return self.slots * self.share
 
-    @property
-    def wait_s(self) -> float:
-        """Until it has read what it owes."""
-        return self.owed_tokens / (self.prefill_per_s or PREFILL_PER_S)
+    def begins_s(self, unread: int) -> float:
+        """Until it has read what it owes, and so many tokens more."""
+        return (self.owed_tokens + unread) / (self.prefill_per_s or PREFILL_PER_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +111,16 @@ def place(wanted: Wanted, home: Home | None, candidates: Sequence[Candidate]) ->
         unread = wanted.prompt_tokens - cached.get(candidate.name, 0)
         return _cost_s(candidate, unread, usual_gap_s, others)
 
+    def begins_s(candidate: Candidate) -> float:
+        unread = wanted.prompt_tokens - cached.get(candidate.name, 0)
+        return candidate.begins_s(unread) + _held_up_s(candidate, usual_gap_s)
+
     cheapest = min(roomy, key=cost_s)
     stays = first in roomy and cost_s(first) <= cost_s(cheapest) + ALIKE_S
     chosen = first if stays else cheapest
+    if begins_s(chosen) > LATE_S:
+        soonest = min(roomy, key=begins_s)
+        chosen = soonest if begins_s(soonest) <= AT_ONCE_S else chosen
     return Placement(chosen.name, cached.get(chosen.name, 0))
 
 
@@ -168,12 +178,17 @@ def _usual_gap_s(pool: Sequence[Candidate]) -> float:
 
 
 def _cost_s(candidate: Candidate, unread: int, usual_gap_s: float, others: float) -> float:
-    reading_s = unread / (candidate.prefill_per_s or PREFILL_PER_S)
-    reading_s *= 1 + OTHERS * others
-    slowness_s = REPLY_TOKENS * max(0.0, (candidate.gap_s or 0.0) - usual_gap_s)
+    read_s = candidate.begins_s(unread)
+    others_s = OTHERS * others * (read_s - candidate.begins_s(0))
     batch_s = FULL_BATCH_S * candidate.running / candidate.slots
+    return read_s + others_s + batch_s + _held_up_s(candidate, usual_gap_s)
+
+
+def _held_up_s(candidate: Candidate, usual_gap_s: float) -> float:
+    """By slow tokens, and until there is a slot and room in the cache."""
+    slowness_s = REPLY_TOKENS * max(0.0, (candidate.gap_s or 0.0) - usual_gap_s)
     beyond = max(0, candidate.running + 1 - candidate.slots)
     full_s = REPLY_S * beyond / candidate.slots
     if (candidate.cache_used_share or 0.0) > FULL_CACHE_SHARE:
         full_s = max(full_s, REPLY_S / candidate.slots)
-    return candidate.wait_s + reading_s + slowness_s + batch_s + full_s
+    return slowness_s + full_s

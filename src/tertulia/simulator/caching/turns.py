@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -32,7 +33,8 @@ class Text:
             number = len(self._names)
             token = self.version if self.ids is None else self.ids[number]
             before = self._names[-1] if self._names else b""
-            self._names.append(block_name(before, (token,) * block_tokens, self.owner, number))
+            tokens = array("I", [token]) * block_tokens
+            self._names.append(block_name(before, tokens, self.owner, number))
         return self._names[:n_blocks]
 
 
