@@ -1,0 +1,1 @@
+import{A as e,v as t}from"./index-Dv0CalRa.js";async function n(n){try{return await n(),!0}catch(n){return t(e(n),`bad`),!1}}export{n as t};

@@ -1,1 +1,0 @@
-import{A as e,v as t}from"./index-CIFLEDmc.js";async function n(n){try{return await n(),!0}catch(n){return t(e(n),`bad`),!1}}export{n as t};
