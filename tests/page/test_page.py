@@ -229,6 +229,10 @@ def test_a_conversation_is_renamed_and_its_deletion_undone_with_the_mouse(page: 
     page.keyboard.press("Enter")
     expect(row).to_contain_text("A name of my own")
 
+    page.evaluate(  # however busy the machine is, the time to undo does not run out
+        "() => { const begin = window.setTimeout; window.setTimeout = (what, ms, ...rest) =>"
+        " begin(what, ms >= 7000 ? 2 ** 30 : ms, ...rest) }"
+    )
     row.hover()
     row.get_by_label("Options of").click()
     page.get_by_role("menuitem", name="Delete").click()

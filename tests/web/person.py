@@ -42,6 +42,12 @@ LONG = "Write a long story about a ship and its crew, at length."
 LONG_TOO = "Write another long story, about a mountain and a village, at length."
 SHORT = "Say hello in a word."
 
+# Timers of the length of an undo never ring.
+ALL_THE_TIME = """() => {
+  const begin = window.setTimeout;
+  window.setTimeout = (what, ms, ...rest) => begin(what, ms >= 7000 ? 2 ** 30 : ms, ...rest);
+}"""
+
 # The last reply has begun and has not ended: this many characters of it are on the screen.
 _TALKING = """(least) => {
   const last = [...document.querySelectorAll('.message.reply')].at(-1);
@@ -190,6 +196,14 @@ class Person:
         assert isinstance(row[0], int)
         return row[0]
 
+    async def until_stored(self, table: str, count: int) -> None:
+        """Waits until a table has so many rows of theirs."""
+        async with asyncio.timeout(PATIENCE_MS / 1000):
+            while True:
+                if self.count(table) == count:
+                    return
+                await asyncio.sleep(0.05)
+
     async def matches_store(self) -> str:
         """The last reply is on the screen exactly as it is stored, now and after a reload."""
         reply = [m for m in self.stored() if m["role"] == "assistant"][-1]
@@ -233,6 +247,10 @@ class Person:
                 )
             database.commit()
         return conversation
+
+    async def has_time_to_undo(self) -> None:
+        """As long as it takes: a busy machine must not let the time to undo run out."""
+        await self.page.evaluate(ALL_THE_TIME)
 
     async def becomes_administrator(self) -> None:
         """As another administrator would make them; there is none here to do it."""

@@ -9,6 +9,8 @@ from tests.web.person import LONG, Person
 
 pytestmark = pytest.mark.anyio
 
+STILL_S = 5.0  # for a token: an answer that does not end while something else is looked at
+
 
 async def test_an_administrator_sees_an_answer_run_and_sets_the_replica_aside(
     person: Person,
@@ -17,6 +19,7 @@ async def test_an_administrator_sees_an_answer_run_and_sets_the_replica_aside(
     await person.open()
     await person.ask(LONG)
     await person.talking()
+    await person.service.pace(STILL_S)
     await person.page.get_by_role("button", name="Operations").click()
     page = person.page
     assert page.url == person.url + "/operations"

@@ -117,6 +117,7 @@ function optionsOf(chart: Chart, element: HTMLElement): uPlot.Options {
   return {
     width: element.clientWidth,
     height: HEIGHT_PX,
+    padding: [8, 34, 0, 0], // half of the last time is beyond the last point
     legend: { show: false },
     cursor: { show: false },
     scales: { y: { range: (_, __, highest) => [0, Math.max(highest || 0, chart.least) * 1.1] } },
