@@ -36,7 +36,7 @@ async def test_a_stopped_answer_keeps_its_words_and_frees_the_engine(person: Per
 
 async def test_a_stop_before_the_first_word_stops(person: Person) -> None:
     await person.open()
-    # Stored, or there would be nothing to stop yet: no person is quicker than that, a test may be.
+    # Stored, so that the stop is not told to ask again; one that is quicker is in `test_composer`.
     async with person.page.expect_response(
         lambda answer: answer.url.endswith("/messages") and answer.request.method == "POST"
     ):
