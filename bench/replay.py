@@ -1,6 +1,6 @@
 """The simulator beside the embedded engine: the same requests, first played, then predicted.
 
-`python -m bench replay [--seconds 180]` fits how long a step takes on two loads, and compares the
+`python -m bench replay [--seconds 180]` fits how long a step takes to two loads, and compares the
 prediction on three others: 50, 80 and 120 % of what the engine can. It needs the small model. Time
 is counted in CPU seconds of one thread, and what is idle is skipped: other processes make it last
 longer, and a CPU second worth less, by turns; the fewer of them the better.
@@ -43,9 +43,10 @@ PROMPT, ANSWER = (40, 400), (20, 120)  # tokens, evenly
 
 @dataclass
 class Steps:
-    """Every step that was computed: its decodes, its prefill, and how long it took in all."""
+    """The steps that are fitted: their decodes, their prefill, and how long each took in all."""
 
-    done: list[tuple[Work, Work, float]] = field(default_factory=list)
+    fitted: list[tuple[Work, Work, float]] = field(default_factory=list)
+    is_fitted: bool = False
     last: tuple[Work, Work] = (NOTHING, NOTHING)
 
 
@@ -68,16 +69,12 @@ def main(given: list[str]) -> None:
     asked.add_argument("--seconds", type=float, default=180.0, help="of each load")
     options = asked.parse_args(given)
     machine = Machine(load_settings(None).models_folder / "small")
-    capacity = machine.capacity(min(60.0, options.seconds / 3))
+    capacity = machine.capacity(options.seconds / 3)
     print(f"the engine can about {capacity:.2f} requests/s of this kind")
-    for number, percent in enumerate(FIT_PERCENT):
-        machine.play(requests(capacity * percent / 100, options.seconds / 2, 10 + number))
-    formula, error = fit(machine.steps.done)
-    print(f"{len(machine.steps.done):,} steps fitted, middle error {error:.1%}")
-    for number, percent in enumerate(SHOWN_PERCENT):
-        asked_for = requests(capacity * percent / 100, options.seconds, 20 + number)
-        seen = machine.play(asked_for, options.seconds)
-        # What was answered: a reply that ended by itself was shorter than allowed.
+    seen = played(machine, capacity, options.seconds)
+    formula, error = fit(machine.steps.fitted)
+    print(f"{len(machine.steps.fitted):,} steps fitted, middle error {error:.1%}")
+    for percent, asked_for, recording in seen:
         told = replay(
             asked_for,
             formula,
@@ -86,7 +83,25 @@ def main(given: list[str]) -> None:
             cost=machine.cost,
             seconds=options.seconds,
         )
-        compare(percent, seen, told)
+        compare(percent, recording, told)
+
+
+def played(
+    machine: Machine, capacity: float, seconds: float
+) -> list[tuple[int, list[Asked], Recording]]:
+    """The loads that are compared, and between them those that are fitted: where a machine's speed
+    drifts, both have as much of it."""
+    seen = []
+    for number, percent in enumerate(SHOWN_PERCENT):
+        for part, fit_percent in enumerate(FIT_PERCENT):
+            seed = 10 + 2 * number + part
+            few_s = seconds / (2 * len(SHOWN_PERCENT))
+            machine.steps.is_fitted = True
+            machine.play(requests(capacity * fit_percent / 100, few_s, seed), few_s)
+        machine.steps.is_fitted = False
+        asked_for = requests(capacity * percent / 100, seconds, 20 + number)
+        seen.append((percent, asked_for, machine.play(asked_for, seconds)))
+    return seen
 
 
 def requests(per_s: float, seconds: float, seed: int) -> list[Asked]:
@@ -165,9 +180,8 @@ class Machine:
         self._engine.step()
         return max(0.01, n_tokens / seconds / (sum(ANSWER) / 2))
 
-    def play(self, asked: list[Asked], seconds: float | None = None) -> Recording:
+    def play(self, asked: list[Asked], seconds: float) -> Recording:
         """What clients see of these requests."""
-        seconds = asked[-1].at_s if seconds is None else seconds
         recording, moments = Recording(seconds=seconds), {}
 
         def heard(emission: Emission) -> None:
@@ -197,8 +211,8 @@ class Machine:
             before_s = clock()
             if self._engine.step():
                 took_s = clock() - before_s
-                if self.steps.last != (NOTHING, NOTHING):
-                    self.steps.done.append((*self.steps.last, took_s))
+                if self.steps.is_fitted and self.steps.last != (NOTHING, NOTHING):
+                    self.steps.fitted.append((*self.steps.last, took_s))
                 self.steps.last = (NOTHING, NOTHING)
             elif coming < len(asked):
                 clock.skip(asked[coming].at_s - now_s)
