@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tertulia.core.ladder import STEP_S, TOP
+from tertulia.simulator.fast import play_fast
 from tertulia.simulator.outcome import Outcome
 from tertulia.simulator.scenario import parse
 from tertulia.simulator.world import play
@@ -172,7 +173,14 @@ def test_a_rung_that_chance_took_at_a_constant_load_is_not_left_by_chance() -> N
     """At 140 % the load on rung 2 is 0.91, and in a pool as small as this chance makes anything
     from 0.85 to 0.97 of it within minutes."""
     per_s = FEW_CAPACITY_PER_S * 1.40
-    steady = scene(LIVE, per_s=per_s, seconds=900.0, n=FEW, seed=3)
+    given = {
+        "seconds": 900.0,
+        "engine": "fast",
+        "fleet": {"accelerators": FEW},
+        "traffic": {"per_s": per_s},
+    }
+    (variant,) = parse("a test", 'title = "a test"', given).variants
+    steady = play_fast(variant.scenario, is_compiled=False)
     assert [rung for _, rung, _ in steady.steps] in ([1, 2], [1, 2, 3])
 
 
