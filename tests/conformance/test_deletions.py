@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tertulia.core.batches import NewBatch
-from tertulia.core.deletions import DAY_S, Deletion, DeletionKind, Place, Reach
+from tertulia.core.deletions import DAY_S, Deletion, DeletionKind, Place, Reach, ordered
 from tertulia.core.files import FilePart, FileRoom, NewFile
 from tertulia.core.types import ApiKey, Missing
 from tertulia.ports_of_deletions import Aged, Claimed
@@ -188,6 +188,16 @@ async def test_nothing_is_left_of_what_was_deleted(backend: Backend, clock: Manu
     of_some = replace(there, kind=DeletionKind.MESSAGES)
     assert await backend.erasure.left(of_some) == frozenset()
     assert await backend.erasure.scrub("ana", clock.now()) in ("overwritten", "vacuumed")
+
+
+async def test_an_account_with_instructions_comes_to_its_end(backend: Backend) -> None:
+    """What keeps their number from being used again holds no word, and is nothing that is left."""
+    await backend.instructions.write("ana", "Rhyme.", tokens=2, tokenizer="small")
+    of_account = ordered("ana", "ana", DeletionKind.ACCOUNT, 0.0)
+    before = await backend.erasure.left(of_account)
+    await backend.instructions.forget("ana")
+    assert Place.ROWS in before
+    assert Place.ROWS not in await backend.erasure.left(of_account)
 
 
 # Every table with somebody's rows: those that an account takes with it, and those that stay, as

@@ -112,7 +112,7 @@ class MemoryErasure:
         held = {
             Place.ROWS: any(whose == owner for whose, _ in store.conversations)
             or any(turn.owner == owner for turn in store.turns.values())
-            or bool(store.told.get(owner)),
+            or store.told_now(owner) is not None,
             Place.BATCHES: any(whose == owner for whose, _ in self._batches.kept),
             Place.FILES: self._batches.files.holds_of(owner),
         }

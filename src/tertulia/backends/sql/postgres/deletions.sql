@@ -83,7 +83,7 @@ SELECT
   OR EXISTS (SELECT 1 FROM messages WHERE owner = :owner)
   OR EXISTS (SELECT 1 FROM turns WHERE owner = :owner)
   OR EXISTS (SELECT 1 FROM imports WHERE owner = :owner)
-  OR EXISTS (SELECT 1 FROM instructions WHERE owner = :owner) AS rows,
+  OR EXISTS (SELECT 1 FROM instructions WHERE owner = :owner AND text <> '') AS rows,
   EXISTS (SELECT 1 FROM batches WHERE owner = :owner)
   OR EXISTS (SELECT 1 FROM batch_lines WHERE owner = :owner) AS batches,
   EXISTS (SELECT 1 FROM files WHERE owner = :owner)
