@@ -21,6 +21,7 @@ from tertulia.core.deletions import (
     Place,
     Reach,
     Scrubbed,
+    key_mark,
     kind_of,
     looked,
     name_mark,
@@ -155,6 +156,12 @@ def test_a_kind_says_what_went_and_why() -> None:
     assert kind_of("c_1", None) is DeletionKind.CONVERSATION
     assert kind_of(None, None) is DeletionKind.CALLS
     assert kind_of("c_1", 1.0) is DeletionKind.RETENTION
+
+
+def test_a_mark_of_a_key_tells_keys_apart_and_does_not_tell_them() -> None:
+    marks = {key_mark(key) for key in ("key-1", "Key-1", "key-2")}
+    assert len(marks) == 3
+    assert not any("key" in mark.lower() for mark in marks)
 
 
 def test_a_mark_is_the_same_for_a_name_in_any_case_and_does_not_tell_it() -> None:
