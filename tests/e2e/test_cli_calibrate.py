@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tertulia.cli import app
+from tertulia.core.timing import PrefillTiming, StepTiming
 from tertulia.planner.calibration import CantFit, Counts
-from tertulia.planner.timing import PrefillTiming, StepTiming
 from tertulia.replica.generation import EngineCounts
 from tertulia.replica.metrics import ReplicaMetrics
 from tertulia.terminal.live_counts import counts_of

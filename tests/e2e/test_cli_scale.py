@@ -15,8 +15,8 @@ from typer.testing import CliRunner, Result
 
 from tertulia.cli import app
 from tertulia.core.sizing import ScaleRules, Supply
+from tertulia.core.timing import PrefillTiming, StepTiming
 from tertulia.planner.calibration import Counts, Shape
-from tertulia.planner.timing import PrefillTiming, StepTiming
 from tertulia.terminal import pages
 from tertulia.terminal.live_counts import NAMES, correction_of
 from tertulia.terminal.pages import NoPage

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from tertulia.core.timing import PrefillTiming, StepTiming
 from tertulia.planner.calibration import (
     CantFit,
     Counts,
@@ -17,7 +18,6 @@ from tertulia.planner.calibration import (
     fit_prefill,
     fit_steps,
 )
-from tertulia.planner.timing import PrefillTiming, StepTiming
 
 # 70B in 16 bits on four H100, 70B in 8 bits on eight, 8B on one: per accelerator, and the laws that
 # were fitted to tables of their measured kernels.

@@ -1,4 +1,4 @@
-"""Fits the laws of `planner.timing` to a load test, and corrects a fit by what a replica says.
+"""Fits the laws of `core.timing` to a load test, and corrects a fit by what a replica says.
 
 Least squares on the relative error: a step of 5 ms that is 10 % off is as wrong as one of 50 ms.
 A fit says how far it erred and within what it was measured; beyond, it says nothing.
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Final
 
-from tertulia.planner.timing import PrefillTiming, StepTiming, step_bytes
+from tertulia.core.timing import PrefillTiming, StepTiming, step_bytes
 
 # Three coefficients from fewer points would fit any noise.
 FEWEST_STEPS: Final = 6

@@ -49,7 +49,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class _Fit:
-    """A fit of `planner.timing`'s two laws, in the units in which they are read most easily."""
+    """A fit of `core.timing`'s two laws, in the units in which they are read most easily."""
 
     a_ms: float
     efficiency: float

@@ -17,6 +17,7 @@ from pydantic import Field, ValidationError, model_validator
 from tertulia.core.ladder import TOP
 from tertulia.core.plans import FREE, Plan
 from tertulia.core.quota import MILLI
+from tertulia.core.timing import PrefillTiming, StepTiming
 from tertulia.core.types import Budget, Lane
 from tertulia.plan_tables import PLANS, PlanTable, Table, beside_those_that_are_there
 from tertulia.simulator.steps_table import StepsTable
@@ -72,16 +73,11 @@ class CalibratedTable(Table):
     def timing(self) -> Timing:
         """The cost of one message of a full batch."""
         fit = Calibration(
-            a_s=self.a_ms / 1e3,
-            e=self.e,
-            b_s=self.b_ms / 1e3,
-            p0_s=self.p0_ms / 1e3,
-            p1_s=self.p1_us / 1e6,
-            p2_s=self.p2_us / 1e6,
+            StepTiming(self.bandwidth_tb_s * 1e12, self.e, self.a_ms / 1e3, self.b_ms / 1e3),
+            PrefillTiming(self.p1_us / 1e6, self.p2_us / 1e6, self.p0_ms / 1e3),
             accelerators=self.accelerators,
             weights_bytes=self.weights_gb * 1e9,
             kv_bytes=self.kv_bytes,
-            bandwidth=self.bandwidth_tb_s * 1e12,
         )
         return fit.timing(
             batch=self.batch, context_tokens=self.context_tokens, new_tokens=self.new_tokens

@@ -1,11 +1,10 @@
-"""How long accelerators work for a message: from a calibration, or from what a token costs.
-
-Step and prefill follow the formulas that `tertulia plan` uses; here they only become seconds.
-"""
+"""How long accelerators work for a message: from a calibration, or from what a token costs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from tertulia.core.timing import PrefillTiming, StepTiming, step_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,34 +23,22 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """A replica's speed, as it was fitted to measurements.
+    """A replica's speed, as it was fitted to measurements: the two laws of `core.timing`, and the
+    bytes of a model on so many accelerators together."""
 
-    A step takes `a_s + bytes / (bandwidth * e) + b_s * batch`, the reading of n tokens
-    `p0_s + p1_s * n + p2_s * n²`. `bytes` are the weights and the batch's cache, per accelerator.
-    """
-
-    a_s: float
-    e: float
-    b_s: float
-    p0_s: float
-    p1_s: float
-    p2_s: float
+    step: StepTiming
+    prefill: PrefillTiming
     accelerators: int
     weights_bytes: float
     kv_bytes: float
-    bandwidth: float
 
-    def step_s(self, batch: float, context_tokens: float) -> float:
-        """One step in which `batch` sequences of so many tokens each get one more."""
-        read = self.weights_bytes + batch * context_tokens * self.kv_bytes
-        return self.a_s + read / (self.accelerators * self.bandwidth * self.e) + self.b_s * batch
-
-    def prefill_s(self, n_tokens: float) -> float:
-        """Reading so many new tokens of one prompt by itself."""
-        return self.p0_s + self.p1_s * n_tokens + self.p2_s * n_tokens * n_tokens
-
-    def timing(self, *, batch: float, context_tokens: float, new_tokens: float) -> Timing:
+    def timing(self, *, batch: int, context_tokens: float, new_tokens: float) -> Timing:
         """The share of its accelerators that one message of a full batch has, in their seconds."""
-        write_s = self.accelerators * self.step_s(batch, context_tokens) / batch
-        read_s = self.accelerators * self.prefill_s(new_tokens) / new_tokens
+        n_bytes = step_bytes(
+            weight_bytes=self.weights_bytes / self.accelerators,
+            kv_bytes_per_token=self.kv_bytes / self.accelerators,
+            context_tokens=batch * context_tokens,
+        )
+        write_s = self.accelerators * self.step.step_s(n_bytes, batch) / batch
+        read_s = self.accelerators * self.prefill.pass_s(new_tokens) / new_tokens
         return Timing(read_s, write_s)

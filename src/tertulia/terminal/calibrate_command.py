@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from tertulia.core.timing import PrefillTiming, StepTiming
 from tertulia.planner.calibration import (
     CantFit,
     PrefillFit,
@@ -19,7 +20,6 @@ from tertulia.planner.calibration import (
 )
 from tertulia.planner.load_tests import LoadTest, NoLoadTest, load_test, together
 from tertulia.planner.plan import Wish, plan_for
-from tertulia.planner.timing import PrefillTiming, StepTiming
 from tertulia.planner.wishes import Nonsense
 from tertulia.terminal.options import fail, remark
 

@@ -10,8 +10,8 @@ from typing import Final
 import httpx2
 from prometheus_client.parser import text_string_to_metric_families
 
+from tertulia.core.timing import PrefillTiming, StepTiming
 from tertulia.planner.calibration import CantFit, Correction, Counts, Shape, corrected
-from tertulia.planner.timing import PrefillTiming, StepTiming
 from tertulia.terminal.options import fail, remark
 from tertulia.terminal.pages import NoPage, page_of
 

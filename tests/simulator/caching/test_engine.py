@@ -66,7 +66,7 @@ def one_by_one(
         left = bounds.chunk_tokens
         for one in running:
             n_tokens = min(left, one.unread)
-            took_s += timing.reading_s(one.turn.prompt - one.unread, n_tokens)
+            took_s += timing.prefill.chunk_s(n_tokens, one.turn.prompt - one.unread)
             one.unread -= n_tokens
             left -= n_tokens
         now += took_s
@@ -98,7 +98,7 @@ def test_reckoning_steps_together_changes_nothing(seed: int, timing: EngineTimin
 def test_a_prompt_alone_is_read_in_chunks() -> None:
     engine = Engine(ROOFLINE, SpanCache(10_000), SMALL)
     (one,) = finished(engine, [turn(1, 250, 1)])
-    assert one.ttft_s == pytest.approx(3 * ROOFLINE.read_fixed_s + 250 * ROOFLINE.p1_s)
+    assert one.ttft_s == pytest.approx(3 * ROOFLINE.read_fixed_s + 250 * ROOFLINE.prefill.p1_s)
     assert engine.n_steps == 3
 
 

@@ -172,7 +172,7 @@ class Engine:
         timing, slowness = self._timing, self._slowness
         step_s = timing.step_s(batch, self._context) if batch else timing.read_fixed_s
         if self._chunks:
-            step_s += sum(timing.reading_s(t.prompt - t.unread, n) for t, n in self._chunks)
+            step_s += sum(timing.prefill.chunk_s(n, t.prompt - t.unread) for t, n in self._chunks)
             self._stretch = _Stretch(now, 1, slowness * step_s)
             return
         more_s = timing.context_token_s * batch

@@ -14,6 +14,7 @@ from functools import cache
 from importlib.util import find_spec
 from typing import Any, Final, NamedTuple
 
+from tertulia.core.timing import PrefillTiming, StepTiming
 from tertulia.simulator.caching.timing import EngineTiming
 
 # Powers of two: a remainder is then one operation.
@@ -28,7 +29,12 @@ _SECOND: Final = (40_692, 2_147_483_399)
 
 # 70B in BF16 on four accelerators: 62 % of the bandwidth, 40 % of the arithmetic.
 LARGE_ON_FOUR: Final = EngineTiming(
-    "70B on four", 35e9, 81_920.0, 3.35e12, e=0.62, p1_s=0.35e-3 / 4
+    "70B on four",
+    35e9,
+    81_920.0,
+    StepTiming(3.35e12, 0.62),
+    PrefillTiming(0.35e-3 / 4),
+    reads_weights=True,
 )
 
 
@@ -117,10 +123,10 @@ def count_steps(crowd: Crowd, *, seed: int = 1, fast: bool | None = None) -> Ste
     machine = _Machine(
         timing.decode_fixed_s,
         timing.context_token_s,
-        timing.b_s,
+        timing.step.b_s,
         timing.read_fixed_s,
-        timing.p1_s,
-        timing.p2_s,
+        timing.prefill.p1_s,
+        timing.prefill.p2_s,
         crowd.chunk_tokens,
         crowd.slots,
         crowd.prompt_tokens,

@@ -8,53 +8,45 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from tertulia.core.timing import PrefillTiming, StepTiming
+
 
 @dataclass(frozen=True, slots=True)
 class EngineTiming:
-    """A decode step of a batch lasts a + bytes / (bandwidth · e) + b · batch, and reading a prompt
-    of n tokens p0 + p1 · n + p2 · n².
-
-    `weight_bytes` and `token_bytes` (of the cache, per token) are one accelerator's part of them.
-    """
+    """The two laws of `core.timing` for one model. `weight_bytes` and `token_bytes` (of the cache,
+    per token) are one accelerator's part of them."""
 
     name: str
     weight_bytes: float
     token_bytes: float
-    bytes_per_s: float
-    e: float
-    p1_s: float
-    a_s: float = 0.0
-    b_s: float = 0.0
-    p0_s: float | None = None  # None: a step that only reads takes the weights' time as well
-    p2_s: float = 0.0
+    step: StepTiming
+    prefill: PrefillTiming
+    reads_weights: bool = False  # a step that only reads takes the weights' time, and not p0
 
     @property
     def decode_fixed_s(self) -> float:
         """What a step with decodes takes however few they are."""
-        return self.a_s + self.weight_bytes / (self.bytes_per_s * self.e)
+        return self.step.step_s(self.weight_bytes, 0)
 
     @property
     def context_token_s(self) -> float:
         """What each token of context of a decoding sequence adds to a step."""
-        return self.token_bytes / (self.bytes_per_s * self.e)
+        return self.token_bytes / (self.step.bandwidth * self.step.efficiency)
 
     @property
     def read_fixed_s(self) -> float:
         """What a step that only reads takes however little it reads."""
-        return self.decode_fixed_s if self.p0_s is None else self.p0_s
+        return self.decode_fixed_s if self.reads_weights else self.prefill.p0_s
 
     @property
     def prefill_per_s(self) -> float:
-        """Prompt tokens a second, of a prompt that has the engine to itself."""
-        return 1.0 / self.p1_s
+        """Prompt tokens a second, of a short prompt that has the engine to itself."""
+        return 1.0 / self.prefill.p1_s
 
     def step_s(self, batch: int, context_tokens: float) -> float:
         """A step that decodes one token for each of the batch, and reads nothing."""
-        return self.decode_fixed_s + self.context_token_s * context_tokens + self.b_s * batch
-
-    def reading_s(self, done: int, tokens: int) -> float:
-        """What the next tokens of a prompt add to a step, after those done."""
-        return self.p1_s * tokens + self.p2_s * ((done + tokens) ** 2 - done**2)
+        n_bytes = self.weight_bytes + self.token_bytes * context_tokens
+        return self.step.step_s(n_bytes, batch)
 
 
 _H100_BYTES_PER_S: Final = 3.35e12
@@ -63,7 +55,12 @@ _TOKEN_BYTES: Final = 20 * 1024.0  # 160 KiB of cache per token, an eighth of th
 
 # The published estimate: 60 % of the bandwidth, 40 % of the arithmetic, and nothing else.
 ROOFLINE: Final = EngineTiming(
-    "roofline", _WEIGHT_BYTES, _TOKEN_BYTES, _H100_BYTES_PER_S, e=0.6, p1_s=22.3e-6
+    "roofline",
+    _WEIGHT_BYTES,
+    _TOKEN_BYTES,
+    StepTiming(_H100_BYTES_PER_S, 0.6),
+    PrefillTiming(22.3e-6),
+    reads_weights=True,
 )
 # Fitted to measured H100 kernels (vLLM's tables in AIConfigurator 0.12): 4.8 % at most off for
 # steps, 3.4 % for prompts.
@@ -71,12 +68,7 @@ MEASURED: Final = EngineTiming(
     "measured",
     _WEIGHT_BYTES,
     _TOKEN_BYTES,
-    _H100_BYTES_PER_S,
-    e=0.8,
-    a_s=4.90e-3,
-    b_s=0.031e-3,
-    p0_s=7.95e-3,
-    p1_s=34.93e-6,
-    p2_s=2.548e-11,
+    StepTiming(_H100_BYTES_PER_S, 0.8, a_s=4.90e-3, b_s=0.031e-3),
+    PrefillTiming(34.93e-6, p2_s=2.548e-11, p0_s=7.95e-3),
 )
 TIMINGS: Final = {timing.name: timing for timing in (ROOFLINE, MEASURED)}

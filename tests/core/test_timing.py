@@ -2,7 +2,7 @@
 
 import pytest
 
-from tertulia.planner.timing import PrefillTiming, StepTiming, step_bytes
+from tertulia.core.timing import PrefillTiming, StepTiming, step_bytes
 
 H100 = 3.35e12
 KV = 20_480  # bytes a token on each of 8 accelerators: 70B, 8 bit
