@@ -10,7 +10,7 @@ from tertulia.simulator.caching.rows import Rows
 
 _ENDINGS: Final = (".svg", ".png")
 # The same table gives the same bytes: no date, and names of parts that chance does not choose.
-_RC: Final = {"svg.hashsalt": "tertulia", "font.size": 9, "axes.grid": True, "grid.alpha": 0.3}
+_RC: Final[Any] = {"svg.hashsalt": "tertulia", "font.size": 9, "axes.grid": True, "grid.alpha": 0.3}
 
 
 class NoPlots(Exception):
