@@ -15,7 +15,7 @@ def test_a_fleet_at_its_peak_is_as_quick_as_its_formula_says() -> None:
     steps = count_steps(FEW, fast=False)
     # 4.6 messages a second and replica, 400 tokens each: about 60 decode at once.
     usual_s = LARGE_ON_FOUR.step_s(60, 60 * 3_200)
-    read_s = LARGE_ON_FOUR.reading_s(2_610, 390)
+    read_s = LARGE_ON_FOUR.prefill.chunk_s(390, 2_610)
     assert steps.gap_p50_s == pytest.approx(usual_s, rel=0.15)
     assert steps.gap_p95_s == pytest.approx(usual_s + read_s, rel=0.15)
     assert steps.n_messages == pytest.approx(18.5 * 40, rel=0.15)
@@ -38,7 +38,7 @@ def test_the_less_busy_of_two_is_quicker_than_any() -> None:
 
 def test_no_step_reads_more_than_a_chunk_however_many_wait() -> None:
     overrun = count_steps(replace(FEW, replicas=1, messages_per_s=100.0), fast=False)
-    most_s = LARGE_ON_FOUR.step_s(256, 256 * 4_000) + LARGE_ON_FOUR.reading_s(2_610, 512)
+    most_s = LARGE_ON_FOUR.step_s(256, 256 * 4_000) + LARGE_ON_FOUR.prefill.chunk_s(512, 2_610)
     assert overrun.gap_p95_s < most_s
 
 
