@@ -363,7 +363,7 @@ MUTANTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_a_planted_bug_is_caught(mutant: str) -> None:
     """By the first run that shows it; nothing is made smaller."""
-    hasty = _often(200, phases=(Phase.generate,), database=None, derandomize=True)
+    hasty = _often(1_000, phases=(Phase.generate,), database=None, derandomize=True)
     with MUTANTS[mutant](), pytest.raises(AssertionError):
         run_state_machine_as_test(BooksInMemory, settings=hasty)
 

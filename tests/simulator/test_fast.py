@@ -86,7 +86,8 @@ def test_it_agrees_with_the_exact_engine_message_by_message(policy: dict[str, An
         assert mine.timed_out == pytest.approx(right.timed_out, abs=0.01)
         assert mine.refused == pytest.approx(right.refused, abs=0.01)
         assert mine.n_small / mine.n == pytest.approx(right.n_small / right.n, abs=0.01)
-        assert mine.wait_p50_s == pytest.approx(right.wait_p50_s, abs=0.1)
+        # Of the 2 s that one may wait: the quick one looks at the line once a second and less.
+        assert mine.wait_p50_s == pytest.approx(right.wait_p50_s, abs=0.2)
     assert quick.busy == pytest.approx(exact.busy, abs=0.01)
     assert quick.most_waiting == pytest.approx(exact.most_waiting, rel=0.1, abs=10)
 

@@ -153,9 +153,10 @@ def build(jit: Jit, push: Any, pop: Any) -> Any:  # noqa: C901  # as for what it
             counted = 1 if count_from <= now < count_until else 0
             is_full = busy >= size
             if is_full and f[_F_LIMIT + plan] < _FOR_EVER:
-                running = n[_RUNNING] + n[_RUNNING + 1]
-                queued = n[_LINE] + (n[_LINE + 1] if lane == 1 else 0)
-                ahead = queued + 1 - (size - running)
+                spare = size - n[_RUNNING] - n[_RUNNING + 1]
+                ahead = n[_LINE + lane] + 1 - spare
+                if lane == 1 and spare > 0:
+                    ahead += min(n[_LINE], spare)
                 own = n[_RUNNING + 1] + (n[_RUNNING] if lane == 0 else 0)
                 reply_s = f[_F_REPLY + lane]
                 if own > 0:
