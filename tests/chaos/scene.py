@@ -50,7 +50,7 @@ class Script:
     only: frozenset[str] = frozenset()
     mutant: str = ""
     people: int = 12
-    reposted: float = 0.3  # share of the keys that are posted again at the end
+    reposted: float = 0.15  # share of the keys that are posted again at the end
     quiet_s: float = 75.0  # longest wait for the last turn to end
 
 
