@@ -26,8 +26,6 @@ _OWN_S: Final = 2 * CALL_S
 _ASKED: Final = 2
 # Nobody waits for a renewal: it may find a store that only was busy for a moment.
 _RENEW_S: Final = 1.0
-# Renewed with all others, so that there is something to ask for when nothing is held.
-_PROBE: Final = ("probe", "probe")
 
 
 class Counters:
@@ -86,7 +84,7 @@ class Counters:
         self._breaker = self._breaker.sending(now)
         try:
             async with asyncio.timeout(_RENEW_S):
-                await self._shared.renew([*held, _PROBE], lasts_s=lasts_s)
+                await self._shared.renew(held, lasts_s=lasts_s)
         except (StoreUnavailable, TimeoutError):
             self._failed(now)
         else:
