@@ -36,10 +36,11 @@ _LENGTH: Final = re.compile("|".join(_LENGTHS))
 _MARK: Final = re.compile("mark-[0-9a-f]{12}")
 
 
-def answer(vocabulary: Vocabulary, question: TokenIds) -> tuple[Unit, ...]:
+def answer(vocabulary: Vocabulary, question: TokenIds, mood: int = 0) -> tuple[Unit, ...]:
     """The undisturbed answer to a prompt, one unit a token; a character's text comes whole, with
-    its last token. Tests compare what a client shows with the joined texts of this."""
-    rng = random.Random(zlib.crc32(pack_ids(question)))
+    its last token. Tests compare what a client shows with the joined texts of this. Each mood has
+    another one."""
+    rng = random.Random(zlib.crc32(pack_ids(question)) + mood)
     asked = vocabulary.decode(question)
     least, most = _LENGTHS[lengths[-1]] if (lengths := _LENGTH.findall(asked)) else _USUAL
     text = " ".join(rng.choice(_SENTENCES) for _ in range(rng.randint(least, most)))

@@ -91,7 +91,7 @@ class FakeReplica:
     _server: asyncio.Server | None = None
     _aborted: set[str] = field(default_factory=set)
     _running: dict[str, Generated] = field(default_factory=dict)
-    _answers: dict[TokenIds, tuple[Unit, ...]] = field(default_factory=dict)
+    _answers: dict[tuple[int, TokenIds], tuple[Unit, ...]] = field(default_factory=dict)
 
     @property
     def url(self) -> str:
@@ -216,20 +216,27 @@ class FakeReplica:
         prompt = body["prompt"]
         ids = self.vocabulary.encode(prompt) if isinstance(prompt, str) else tuple(prompt)
         question, before = split_prompt(self.vocabulary, ids)
-        if question not in self._answers:
-            self._answers[question] = answer(self.vocabulary, question)
-        whole = self._answers[question]
+        given = request.headers.get("x-request-id", f"{len(self.log)}")
+        whole = self._whole(given, question, before)
         if tuple(unit.ids[0] for unit in whole[: len(before)]) != before:
             raise ValueError("these tokens are no beginning of the answer")
         max_tokens = body.get("max_tokens") or 16
         units = whole[len(before) :][:max_tokens]
         finish = "stop" if len(before) + len(units) == len(whole) else "length"
-        given = request.headers.get("x-request-id", f"{len(self.log)}")
         question_sum = zlib.crc32(pack_ids(question))
         generated = Generated(given, question_sum, len(before), max_tokens, time.time())
         if not given.startswith(TRIAL):
             self.log.append(generated)
         return units, finish, generated
+
+    def _whole(self, request_id: str, question: TokenIds, before: TokenIds) -> tuple[Unit, ...]:  # noqa: ARG002
+        """The whole answer of which a generation says the rest."""
+        return self._answer_in(0, question)
+
+    def _answer_in(self, mood: int, question: TokenIds) -> tuple[Unit, ...]:
+        if (mood, question) not in self._answers:
+            self._answers[mood, question] = answer(self.vocabulary, question, mood)
+        return self._answers[mood, question]
 
     def ended(self, generated: Generated, reason: str) -> None:
         """Notes an end once; the file's line is there even if the process dies next."""

@@ -26,7 +26,7 @@ class View:
     end: Event | None = None
     attempts: list[int] = field(default_factory=list)
     resets: int = 0
-    begun_at: float = 0.0
+    reset_from: float = 0.0  # when the call that told of the last reset began
     ended_at: float = 0.0
 
     def take(self, event: Event) -> None:
@@ -49,13 +49,15 @@ class View:
 def view_of(calls: list[Call]) -> View:
     """What the calls of one reader gave it."""
     view = View(next((call.reply for call in calls if call.reply), ""))
-    view.begun_at, view.ended_at = calls[0].t0, calls[-1].t1
+    view.ended_at = calls[-1].t1
     for call in calls:
         if call.after == 0 and view.last and call.op != "gave_up":
             # Its client began anew, as an answer told it to.
             view.text, view.attempt, view.last, view.end = "", 0, 0, None
         for event in call.events:
             view.take(event)
+            if event.kind == "reset":
+                view.reset_from = call.t0
     return view
 
 
@@ -133,7 +135,7 @@ def _seen(evidence: Evidence, name: str, view: View, turn: StoredTurn) -> Iterat
 
 def _explained_resets(evidence: Evidence, name: str, view: View, turn: StoredTurn) -> Iterator[str]:
     # While the logs can't be reached a finished reply is told by its row, as the next attempt.
-    away = evidence.unreachable_between(view.begun_at, view.ended_at)
+    away = evidence.unreachable_between(view.reset_from, view.ended_at)
     if view.attempts != sorted(set(view.attempts)):
         yield f"{name} of {view.reply}: went through the attempts {view.attempts}"
     reruns = evidence.most_runs_of(turn) - 1

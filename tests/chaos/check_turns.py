@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from os.path import commonprefix
 
 from tests.chaos.evidence import TASK, Evidence, StoredTurn
 from tests.chaos.histories import Asked, Call
@@ -157,14 +158,15 @@ def _generated(evidence: Evidence, turn: StoredTurn) -> Iterator[str]:
     unknown = sum(_UNTOLD_TOKENS for g in generations if g.reason == "killed")
     if sum(g.tokens for g in generations) + unknown < turn.output:
         yield f"{turn.reply}: {turn.output} tokens stored, fewer were generated"
-    whole = evidence.answers.get(generations[0].question)
-    if whole is None:
+    answers = evidence.answers.get(generations[0].question)
+    if answers is None:
         return
-    is_cut = turn.finish == "length"
-    if turn.status == "completed" and not is_cut and turn.text != whole:
-        yield f"{turn.reply}: {_difference(turn.text, whole)}"
-    elif not whole.startswith(turn.text):
-        yield f"{turn.reply} {turn.status}: {_difference(turn.text, whole)}"
+    is_whole = turn.status == "completed" and turn.finish != "length"
+    if not any(
+        turn.text == whole if is_whole else whole.startswith(turn.text) for whole in answers
+    ):
+        closest = max(answers, key=lambda whole: len(commonprefix((turn.text, whole))))
+        yield f"{turn.reply} {turn.status}: {_difference(turn.text, closest)}"
 
 
 def _wasted(evidence: Evidence) -> Iterator[str]:
@@ -208,6 +210,5 @@ def _acknowledged(evidence: Evidence) -> Iterator[tuple[Asked, list[Call]]]:
 
 def _difference(text: str, whole: str) -> str:
     """Where two texts part."""
-    at = next((n for n, (a, b) in enumerate(zip(text, whole, strict=False)) if a != b), None)
-    at = min(len(text), len(whole)) if at is None else at
+    at = len(commonprefix((text, whole)))
     return f"differs at {at}: {text[at : at + 30]!r} for {whole[at : at + 30]!r}"

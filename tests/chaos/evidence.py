@@ -193,7 +193,8 @@ class Evidence:
     settlements: list[Settlement] = field(default_factory=list)
     balances: list[Balance] = field(default_factory=list)
     generations: list[Generation] = field(default_factory=list)
-    answers: dict[int, str] = field(default_factory=dict)  # question -> the undisturbed text
+    # Question -> the undisturbed texts that engines have for it.
+    answers: dict[int, set[str]] = field(default_factory=dict)
     writes: list[Write] = field(default_factory=list)
     incidents: list[Incident] = field(default_factory=list)
     phases: list[Phase] = field(default_factory=list)

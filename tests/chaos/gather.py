@@ -117,7 +117,7 @@ def journals(paths: Iterable[Path], ended: Sequence[Child], into: Evidence) -> N
         for line in lines_of(path):
             life = line["life"]
             if "answer" in line:
-                into.answers[line["question"]] = line["answer"]
+                into.answers.setdefault(line["question"], set()).add(line["answer"])
             elif "began" in line:
                 begun[life, line["began"]] = {**line, "count": 0, "ended_at": None, "reason": ""}
             elif "tokens" in line:

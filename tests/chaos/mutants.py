@@ -122,7 +122,7 @@ def _send_before_append() -> None:
     body = (
         b"-- Tells followers of a batch.\n"
         b"local said = ARGV[1] .. ' ' .. ARGV[3] .. '\\n' .. ARGV[4]\n"
-        b"redis.call('SPUBLISH', ARGV[5], said)\n"
+        b"redis.call('SPUBLISH', KEYS[1], said)\n"
         b"return 1\n"
     )
     early = Script("early", body, hashlib.sha1(body, usedforsecurity=False).hexdigest())
@@ -177,6 +177,14 @@ def _stop_without_fence() -> None:
 
 
 def _ignore_loss() -> None:
+    """Neither the server nor a claimer knows an empty log for one that was lost."""
+
+    async def take_log(log: Any, turn: Turn) -> Fenced | None:
+        found: Fenced | None = await log.fence(turn.reply_id, turn.epoch, turn.attempt)
+        return found
+
+    _put(ending, "take_log", take_log)
+    _put(answer, "take_log", take_log)
     _in_script("_FENCE", ("elseif epoch ~= 1 then\n  attempt = attempt + 1\nend", "end"))
 
 
@@ -272,7 +280,9 @@ def _tell_the_log() -> None:
 _SLOW_STOPS: Final = replace(_NOTHING, baseline_s=5.0, slow_database_s=0.12)
 # What a dead worker had shown too early is said again alike, unless its batches fall differently.
 _KILL_WORKERS: Final = replace(_NOTHING, worker_kills=12, worker_every_s=0.6)
-_LOSE_LOGS: Final = replace(_NOTHING, valkey_flushes=5)
+# Replies last long after it: who comes later must still find their beginning.
+_LOSE_LOGS: Final = replace(_NOTHING, valkey_flushes=1, breath_s=5.0)
+_COME_BACK: Final = Habits(rate=4.0, reconnects=0.6)
 _LOSE_ALL: Final = replace(_NOTHING, lost_with_owner=3)
 _KILL_ENGINES: Final = replace(_NOTHING, engine_kills=4)
 _STOPS: Final = Habits(rate=8.0, stops=0.6)
@@ -296,7 +306,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
         _ignore_loss, ("C4", "C5", "C9"), _LOSE_ALL, only=("F3",)
     ),
     "lost log not written again": Mutant(
-        _append_what_is_left, ("C4", "C5", "C12"), _LOSE_LOGS, only=("F4",)
+        _append_what_is_left, ("C4", "C5", "C12"), _LOSE_LOGS, _COME_BACK, step_s=0.1, only=("F4",)
     ),
     "released before the check": Mutant(
         lambda: _put(speak, "_release", _release_unchecked), ("I10",), roles="w"

@@ -82,7 +82,7 @@ def turn_of(owner: str, plan: str, at: float) -> Evidence:
 
 def peace() -> Evidence:
     """What a run without any fault leaves."""
-    made = Evidence(answers={7: TEXT}, limits={"free": 2, "plus": 3}, heal_at=20, quiet_at=21)
+    made = Evidence(answers={7: {TEXT}}, limits={"free": 2, "plus": 3}, heal_at=20, quiet_at=21)
     for other in (turn_of("ann", "plus", 10.0), turn_of("bob", "free", 12.0)):
         made.asked += other.asked
         made.calls += other.calls
@@ -281,7 +281,7 @@ def store_other_tokens(e: Evidence) -> None:
 
 
 def lose_a_token_of_the_engine(e: Evidence) -> None:
-    e.answers[7] = "The sea is never quite quite still. Wait, is that so?"
+    e.answers[7] = {"The sea is never quite quite still. Wait, is that so?"}
 
 
 def ask_with_two_prompts(e: Evidence) -> None:
