@@ -49,13 +49,16 @@ def answer(vocabulary: Vocabulary, question: TokenIds, mood: int = 0) -> tuple[U
     if marks:
         text = f"{text} You said {marks[-1]}."
     ids = vocabulary.encode(text)
-    units, shown = [], ""
+    units, begin = [], 0
     for n, number in enumerate(ids, 1):
-        whole = text if n == len(ids) else vocabulary.decode(ids[:n])
-        if whole.endswith("\ufffd"):
-            whole = shown  # a token may end within a character: its text comes with the next one
-        units.append(Unit(whole[len(shown) :], (number,)))
-        shown = whole
+        said = vocabulary.decode(ids[begin:n])
+        # A token may end within a character: its text comes with the next one.
+        if said.endswith("\ufffd") and n < len(ids):
+            said = ""
+        else:
+            begin = n
+        units.append(Unit(said, (number,)))
+    assert "".join(unit.text for unit in units) == text
     return tuple(units)
 
 
