@@ -29,7 +29,7 @@ _ROOM_S = 0.25
 _STORE_S = 0.5
 # Nobody rings for a turn whose worker died: how often in a lease an idle worker looks for one. A
 # reader waits for the rest of the lease, then for this.
-_LOOKS = 8
+_LOOKS = 16
 
 
 class Worker:
