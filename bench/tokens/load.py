@@ -24,16 +24,14 @@ ROOT: Final = Path(__file__).resolve().parent.parent.parent
 OWN_CORE: Final = "0"
 LOAD_CORE: Final = "1"
 
-# A reply of 10 s: as fast as people read quickly, and about as long as an answer.
+# At 30 tokens a second, as fast as people read quickly, 300 last 10 s: about as long as an answer.
 TOKENS: Final = 300
 RATE: Final = 30
 _MOCK_TTFT_MS: Final = 50
 # Of the time between two tokens. Without it the replies would keep step with the paced reads.
 _MOCK_JITTER_PERCENT: Final = 20
-# Replies begin spread over the length of one, so that the window has as many ends as beginnings.
-_RAMP_S: Final = 10.0
 _WARM_S: Final = 1.0
-_TIMEOUT_S: Final = 60.0
+_TIMEOUT_S: Final = 50.0  # beyond the length of a reply
 
 
 # Made before a run: as many streams may the chat's own call have, and some replies to stop.
@@ -75,15 +73,21 @@ class Target:
 
 
 class Tools:
-    """The compiled programs and a running mock."""
+    """The compiled programs and a running mock, whose replies have so many tokens."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, tokens: int = TOKENS) -> None:
         self.folder = folder
+        self.tokens = tokens
         folder.chmod(0o755)
         self.mock_port = free_port()
         for name in ("mockllm", "sseload"):
             source = ROOT / "bench" / "tools" / f"{name}.c"
             subprocess.run(["gcc", "-O2", "-o", str(folder / name), str(source)], check=True)
+
+    @property
+    def reply_s(self) -> float:
+        """How long a reply lasts."""
+        return self.tokens / RATE
 
     def new_folder(self, name: str) -> Path:
         """An empty folder, which a database server that may not run as root can reach."""
@@ -95,7 +99,7 @@ class Tools:
     def mock(self, *, sentence_tokens: int) -> Iterator[None]:
         """The engine. A sentence ends after so many tokens."""
         command = [self.folder / "mockllm", "-p", self.mock_port, "-t", _MOCK_TTFT_MS, "-r", RATE]
-        command += ["-n", TOKENS, "-s", sentence_tokens, "-m", "mock", "-j", _MOCK_JITTER_PERCENT]
+        command += ["-n", self.tokens, "-s", sentence_tokens, "-m", "mock", "-j", _MOCK_JITTER_PERCENT]
         with running(LOAD_CORE, command, self.folder / "mock.log"):
             wait_until_ready(self.mock_port, "/health")
             yield
@@ -113,20 +117,21 @@ class Tools:
         streams: int,
         *,
         window_s: float = 8.0,
-        ramp_s: float = _RAMP_S,
+        ramp_s: float | None = None,
         warm_s: float = _WARM_S,
     ) -> dict[str, Any]:
-        """The client's report of `streams` replies at a time, each followed by the next."""
-        call = target.call
-        command: list[Any] = [self.folder / "sseload", "-b", call.body, "-T", _TIMEOUT_S]
+        """The client's report of `streams` replies at a time, each followed by the next. They begin
+        spread over the length of one, so that the window has as many ends as beginnings."""
+        call, ramp_s = target.call, ramp_s if ramp_s is not None else self.reply_s
+        command: list[Any] = [self.folder / "sseload", "-b", call.body, "-T", self.reply_s + _TIMEOUT_S]
         command += ["-u", f"http://127.0.0.1:{target.port}{call.path}"]
-        command += ["-c", streams, "-t", TOKENS, "-r", ramp_s, "-w", warm_s, "-d", window_s]
+        command += ["-c", streams, "-t", self.tokens, "-r", ramp_s, "-w", warm_s, "-d", window_s]
         command += ["-k", "-p", ",".join(map(str, target.pids))]
         headers = [*call.headers, *([f"Authorization: Bearer {target.key}"] if target.key else [])]
         for header in headers:
             command += ["-H", header.replace("%s", str(time.time_ns()))]
         words = ["taskset", "-c", LOAD_CORE, *map(str, command)]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=180)
+        done = subprocess.run(words, capture_output=True, text=True, timeout=180 + 3 * self.reply_s)
         if not done.stdout:
             raise RuntimeError(done.stderr)
         report: dict[str, Any] = json.loads(done.stdout)

@@ -35,7 +35,7 @@ class Found:
 
 def light(tools: Tools, target: Target) -> dict[str, Any]:
     """The report of a fixed light load."""
-    return tools.load(target, _LIGHT_STREAMS, ramp_s=6.0, window_s=6.0)
+    return tools.load(target, _LIGHT_STREAMS, window_s=tools.reply_s)
 
 
 def most_streams(tools: Tools, target: Target, *, added: str) -> Found:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.tokens import parts
-from bench.tokens.load import CHAT, OPENAI, ROOT, Call, Target, Tools
+from bench.tokens.load import CHAT, OPENAI, ROOT, TOKENS, Call, Target, Tools
 from bench.tokens.peers import PEERS, NotInstalled, peer
 from bench.tokens.services import (
     BATCHES,
@@ -38,13 +38,14 @@ def main(given: list[str]) -> None:
     parser.add_argument("--parts", default=",".join(PARTS), help="what to measure")
     parser.add_argument("--call", choices=CALLS, default="chat", help="what clients ask")
     parser.add_argument("--peers", type=Path, help="a folder with peers' programs")
+    parser.add_argument("--tokens", type=int, default=TOKENS, help="of a reply")
     parser.add_argument("--light", action="store_true", help="only 200 streams, no search")
     parser.add_argument("--json", type=Path, default=ROOT / "bench" / "out" / "tokens.json")
     asked = parser.parse_args(given)
     wanted = asked.parts.split(",")
     document = Document(asked.json)
     with tempfile.TemporaryDirectory(prefix="tertulia-bench-") as made:
-        tools = Tools(Path(made))
+        tools = Tools(Path(made), asked.tokens)
         for row in asked.rows.split(",") if "streams" in wanted else ():
             stores, _, pace = row.partition(":")
             found = _row(tools, stores, PACES[pace], CALLS[asked.call], is_light=asked.light)

@@ -16,7 +16,6 @@ from bench.tokens.load import (
     LOAD_CORE,
     OWN_CORE,
     ROOT,
-    TOKENS,
     Call,
     Target,
     Tools,
@@ -63,7 +62,7 @@ def ours(tools: Tools, stores: Stores, pace: Pace, call: Call) -> Iterator[Targe
     port = free_port()
     with ExitStack() as stack:
         fleet = stack.enter_context(_fleet(folder)) if stores == "fleet" else ""
-        config = _configure(folder, tools.mock_port, port, pace, fleet)
+        config = _configure(folder, tools, port, pace, fleet)
         asyncio.run(_prepare(config))
         command = [sys.executable, "-m", "tertulia", "lanes", "--config", config]
         process = stack.enter_context(running(OWN_CORE, command, folder / "lanes.log"))
@@ -99,7 +98,7 @@ def _pinned(core: str) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def _configure(folder: Path, mock_port: int, port: int, pace: Pace, fleet: str) -> Path:
+def _configure(folder: Path, tools: Tools, port: int, pace: Pace, fleet: str) -> Path:
     """A service with the mock as its only replica and plans that never say no."""
     path = folder / "tertulia.toml"
     path.write_text(f"""
@@ -116,7 +115,7 @@ replies = 4000
 pace_ms = {pace.pace_ms}
 sentence_tokens = {pace.sentence_tokens}
 [plans.plus]
-answer_tokens = {TOKENS}
+answer_tokens = {tools.tokens}
 budgets = []
 replies_running = 100000
 open_streams = 100000
@@ -124,7 +123,7 @@ open_streams = 100000
 name = "mock"
 pool = "large"
 model = "mock"
-url = "http://127.0.0.1:{mock_port}"
+url = "http://127.0.0.1:{tools.mock_port}"
 slots = 4000
 vocabulary = "{_VOCABULARY}"
 trusted = true

@@ -139,6 +139,19 @@ def test_a_long_text_keeps_its_beginning_and_its_end(text: str, tokens: int) -> 
         assert text.endswith(end) or " … " in text
 
 
+def test_a_text_that_is_far_too_long_is_never_counted_whole() -> None:
+    counted: list[int] = []
+
+    def count(text: str) -> int:
+        counted.append(len(text))
+        return len(text) // 4
+
+    kept = shortened_to("many words " * 10_000, 100, count=count)
+    assert 300 < len(kept) < 404
+    assert max(counted) < 1_300
+    assert len(counted) <= 3
+
+
 def test_a_summary_is_known_by_what_it_says_and_where_it_ends() -> None:
     assert summary_id("m_1", "figs") == summary_id("m_1", "figs")
     assert (

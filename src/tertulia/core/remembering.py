@@ -49,6 +49,9 @@ _SUMMARY_REQUEST: Final = (
     "Keep every name, number, code word, date, wish and open question exactly as it was said, the "
     "oldest too. Answer with the summary alone."
 )
+# Of running text; a token of blanks or of a line drawn with dashes may have more.
+_MOST_CHARS_A_TOKEN: Final = 12
+_SAFE_SIXTEENTHS: Final = 15
 # Between what is kept of the beginning and of the end of a text that is too long.
 _GAP: Final = " … "
 
@@ -158,14 +161,21 @@ def pieces_of(
 
 
 def shortened_to(text: str, tokens: int, *, count: Callable[[str], int]) -> str:
-    """The text, or its beginning and its end where it has more than so many tokens."""
-    counted, kept = count(text), text
-    chars = len(text)
-    while counted > tokens and chars:
-        chars = min(chars - 1, chars * max(tokens, 0) // counted)
-        kept = text[: chars - chars // 2] + _GAP + text[len(text) - chars // 2 :]
+    """The text, or its beginning and its end where it has more than so many tokens.
+
+    Counting is dear: what is far too long is cut to some letters a token before it is counted, and
+    after a count that was too high a little more is cut than that says.
+    """
+    chars = min(len(text), max(0, tokens) * _MOST_CHARS_A_TOKEN)
+    kept = text
+    while chars:
+        if chars < len(text):
+            kept = text[: chars - chars // 2] + _GAP + text[len(text) - chars // 2 :]
         counted = count(kept)
-    return kept if chars else ""
+        if counted <= tokens:
+            return kept
+        chars = min(chars - 1, chars * tokens * _SAFE_SIXTEENTHS // (counted * 16))
+    return ""
 
 
 def clean_title(said: str, *, is_whole: bool) -> str:
