@@ -99,7 +99,8 @@ class Tools:
     def mock(self, *, sentence_tokens: int) -> Iterator[None]:
         """The engine. A sentence ends after so many tokens."""
         command = [self.folder / "mockllm", "-p", self.mock_port, "-t", _MOCK_TTFT_MS, "-r", RATE]
-        command += ["-n", self.tokens, "-s", sentence_tokens, "-m", "mock", "-j", _MOCK_JITTER_PERCENT]
+        command += ["-n", self.tokens, "-s", sentence_tokens]
+        command += ["-m", "mock", "-j", _MOCK_JITTER_PERCENT]
         with running(LOAD_CORE, command, self.folder / "mock.log"):
             wait_until_ready(self.mock_port, "/health")
             yield
@@ -123,7 +124,8 @@ class Tools:
         """The client's report of `streams` replies at a time, each followed by the next. They begin
         spread over the length of one, so that the window has as many ends as beginnings."""
         call, ramp_s = target.call, ramp_s if ramp_s is not None else self.reply_s
-        command: list[Any] = [self.folder / "sseload", "-b", call.body, "-T", self.reply_s + _TIMEOUT_S]
+        command: list[Any] = [self.folder / "sseload", "-b", call.body]
+        command += ["-T", self.reply_s + _TIMEOUT_S]
         command += ["-u", f"http://127.0.0.1:{target.port}{call.path}"]
         command += ["-c", streams, "-t", self.tokens, "-r", ramp_s, "-w", warm_s, "-d", window_s]
         command += ["-k", "-p", ",".join(map(str, target.pids))]
