@@ -23,7 +23,7 @@ from tertulia.gateway.front import AtFront
 from tertulia.gateway.leanroute import LeanRoute
 from tertulia.gateway.moments import rfc3339
 from tertulia.gateway.problems import Problem, invalid, not_found
-from tertulia.gateway.stop import reply_named, stop_reply
+from tertulia.gateway.stop import stop_turn, turn_named
 from tertulia.gateway.turnposts import answer_post, demand_key
 from tertulia.ports import StoreUnavailable
 
@@ -124,8 +124,8 @@ async def stop(message_id: str, caller: Asking, front: AtFront) -> JSONResponse:
     The turn's Idempotency-Key names its reply as well.
     """
     desk, owner = front.desk, caller.user.id
-    reply_id = await reply_named(desk, owner, message_id)
-    stopped = await stop_reply(desk, owner, reply_id, "stopped") if reply_id is not None else None
+    turn = await turn_named(desk, owner, message_id)
+    stopped = await stop_turn(desk, turn, "stopped") if turn is not None else None
     if stopped is None:
         raise not_found()
     if stopped.conversation_id is None:
