@@ -14,7 +14,7 @@ from tertulia.backends.valkey import ValkeyBackend
 from tertulia.drills.postgres_server import PostgresServer
 from tertulia.drills.valkey_server import ValkeyServers
 from tertulia.ports import Log
-from tests.conformance.postgres import open_empty, open_with_valkey, running_server
+from tests.conformance.postgres import Connections, running_server, with_memory, with_valkey
 from tests.conformance.world import (
     BACKENDS,
     FLEETS,
@@ -49,15 +49,23 @@ def postgres_server() -> Iterator[PostgresServer]:
         yield server
 
 
+@pytest.fixture(scope="module")
+async def connections(anyio_backend: str) -> AsyncIterator[Connections]:
+    """Those of the list: who looks at connections themselves opens others."""
+    made = Connections()
+    yield made
+    await made.close()
+
+
 @pytest.fixture(params=BACKENDS)
 async def backend(
     request: pytest.FixtureRequest,
-    anyio_backend: str,
     tmp_path: Path,
     clock: ManualClock,
     empty_file: Path,
+    connections: Connections,
 ) -> AsyncIterator[Backend]:
-    opened = await _open(request, tmp_path, clock, empty_file)
+    opened = await _open(request, tmp_path, clock, empty_file, connections)
     yield opened
     await opened.close()
 
@@ -65,10 +73,10 @@ async def backend(
 @pytest.fixture(params=LOGS)
 async def log(
     request: pytest.FixtureRequest,
-    anyio_backend: str,
     tmp_path: Path,
     clock: ManualClock,
     empty_file: Path,
+    connections: Connections,
 ) -> AsyncIterator[Log]:
     """The log alone, wherever it is kept."""
     if request.param in VALKEYS:
@@ -76,7 +84,7 @@ async def log(
         yield valkey.log
         await valkey.close()
     else:
-        opened = await _open(request, tmp_path, clock, empty_file)
+        opened = await _open(request, tmp_path, clock, empty_file, connections)
         yield opened.log
         await opened.close()
 
@@ -97,16 +105,21 @@ async def fleet(
 
 
 async def _open(
-    request: pytest.FixtureRequest, folder: Path, clock: ManualClock, empty_file: Path
+    request: pytest.FixtureRequest,
+    folder: Path,
+    clock: ManualClock,
+    empty_file: Path,
+    connections: Connections,
 ) -> Backend:
     if request.param == "memory":
         return MemoryBackend(clock)
     if request.param == "sqlite":
         return open_sqlite(folder, clock, empty_file)
     server: PostgresServer = request.getfixturevalue("postgres_server")
+    database = await connections.to_empty(server.url, clock)
     if request.param == "fleet":
-        return await open_with_valkey(server.url, _emptied(request).urls, clock)
-    return await open_empty(server.url, clock)
+        return await with_valkey(database, _emptied(request).urls)
+    return with_memory(database, clock)
 
 
 def _emptied(request: pytest.FixtureRequest) -> ValkeyServers:

@@ -23,7 +23,7 @@ from tertulia.drills.postgres_server import PostgresServer
 from tertulia.ports import Clock, Log
 
 # Deleting a few rows is ten times faster than truncating sixty tables with their indexes.
-TABLES = (
+_TABLES = (
     "users",
     "sessions",
     "links",
@@ -50,6 +50,7 @@ TABLES = (
     "departed",
     "imports",
 )
+_EMPTY = "; ".join(f"DELETE FROM {table}" for table in _TABLES)
 
 
 class PostgresAndMemory(PostgresBackend):
@@ -75,6 +76,39 @@ class PostgresAndValkey(PostgresBackend):
         await self._valkey.close()
 
 
+class _Borrowed(Database):
+    """One test's way to a database whose connections outlive it."""
+
+    async def close(self) -> None:
+        """The next test has the connections."""
+        await self.give_back_resting()
+
+
+class Connections:
+    """Connections that tests in one event loop use one after the other; the first opens them.
+
+    One of its own costs a test more than all that it asks: the server starts a process, which meets
+    the partitions of every table for the first time.
+    """
+
+    def __init__(self) -> None:
+        self._opened: Database | None = None
+
+    async def to_empty(self, url: str, clock: Clock) -> Database:
+        """The server's database without a row, at this clock; its `close` gives them back."""
+        if self._opened is None:
+            self._opened = await Database.open(url, None, connections=8)
+        pool = self._opened._pool
+        async with pool.acquire() as connection:
+            await connection.execute(_EMPTY)
+        return _Borrowed(pool, clock)
+
+    async def close(self) -> None:
+        """Lets them go."""
+        if self._opened is not None:
+            await self._opened.close()
+
+
 @contextmanager
 def running_server(*options: tuple[str, str]) -> Iterator[PostgresServer]:
     """A server in a folder that it can reach, whoever runs the tests."""
@@ -93,11 +127,14 @@ async def open_empty(url: str, clock: Clock | None, *, connections: int = 8) -> 
     return store
 
 
-async def open_with_valkey(url: str, urls: Sequence[str], clock: Clock) -> PostgresAndValkey:
-    """The server's database without a row, with its logs in Valkey."""
+def with_memory(database: Database, clock: Clock) -> PostgresAndMemory:
+    """With empty logs in memory."""
+    return PostgresAndMemory(database, MemoryLog(MemoryStore(clock)))
+
+
+async def with_valkey(database: Database, urls: Sequence[str]) -> PostgresAndValkey:
+    """With its logs in Valkey."""
     valkey = await ValkeyBackend.open(urls)
-    database = await Database.open(url, clock, connections=8)
-    await _empty(url)
     return PostgresAndValkey(database, valkey.log, valkey)
 
 
@@ -120,5 +157,5 @@ async def run_sql(url: str, *statements: str) -> Any:
 
 async def _empty(url: str) -> None:
     connection = await asyncpg.connect(url)
-    await connection.execute("; ".join(f"DELETE FROM {table}" for table in TABLES))
+    await connection.execute(_EMPTY)
     await connection.close()

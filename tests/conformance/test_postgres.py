@@ -28,11 +28,13 @@ from tertulia.drills.postgres_server import PostgresServer
 from tertulia.ports import StoreUnavailable
 from tertulia.terminal import stores
 from tests.conformance.postgres import (
+    Connections,
     PostgresAndMemory,
     open_again,
     open_empty,
     run_sql,
     running_server,
+    with_memory,
 )
 from tests.conformance.world import (
     PLENTY,
@@ -121,9 +123,9 @@ CONNECTIONS = 8  # of a store that is opened empty
 
 @pytest.fixture
 async def store(
-    postgres_server: PostgresServer, clock: ManualClock, anyio_backend: str
+    postgres_server: PostgresServer, clock: ManualClock, connections: Connections
 ) -> AsyncIterator[PostgresAndMemory]:
-    opened = await open_empty(postgres_server.url, clock)
+    opened = with_memory(await connections.to_empty(postgres_server.url, clock), clock)
     yield opened
     await opened.close()
 
