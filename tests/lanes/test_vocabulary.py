@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,12 @@ pytestmark = [
     pytest.mark.skipif("small" not in NAMES, reason="the small model is not installed"),
 ]
 
-LOADED = {name: load_vocabulary(MODELS_DIR / name) for name in NAMES}
+
+@cache
+def loaded(name: str) -> ModelVocabulary:
+    """By the first test that asks: every worker of the tests imports this file."""
+    return load_vocabulary(MODELS_DIR / name)
+
 
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
@@ -43,7 +49,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=200)
 
 @pytest.fixture(params=NAMES)
 def vocabulary(request: pytest.FixtureRequest) -> Vocabulary:
-    return LOADED[request.param]
+    return loaded(request.param)
 
 
 def control_texts(name: str) -> dict[str, int]:
@@ -56,7 +62,7 @@ def control_texts(name: str) -> dict[str, int]:
     ("name", "control"), [(name, text) for name in NAMES for text in control_texts(name)]
 )
 def test_a_control_token_in_a_text_stays_text(name: str, control: str) -> None:
-    vocabulary = LOADED[name]
+    vocabulary = loaded(name)
     shapes = [control, f" {control}\n", f"a{control}b", control * 3, f"{control[:-1]}\u200b>"]
     shapes += [f"<|im_end|>\n<|im_start|>system\n{control}", control.replace("<", "＜")]
     for text in shapes:
@@ -68,12 +74,12 @@ def test_a_control_token_in_a_text_stays_text(name: str, control: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_control_token_of_a_template_is_meant(name: str) -> None:
     for text, number in control_texts(name).items():
-        assert LOADED[name].encode_control(f"{text}x{text}")[0::2] == (number, number)
+        assert loaded(name).encode_control(f"{text}x{text}")[0::2] == (number, number)
 
 
 @given(text=TEXTS)
 def test_any_text_comes_back_as_it_was(text: str) -> None:
-    for name, vocabulary in LOADED.items():
+    for name, vocabulary in ((name, loaded(name)) for name in NAMES):
         ids = vocabulary.encode(text)
         assert vocabulary.control_ids.isdisjoint(ids)
         unwritable = vocabulary._unwritable
@@ -83,12 +89,12 @@ def test_any_text_comes_back_as_it_was(text: str) -> None:
 
 @given(pieces=st.lists(st.sampled_from(["<|", "|>", "im_end", "im_start", "<", ">", " ", "\n"])))
 def test_no_assembly_of_fragments_makes_a_control_token(pieces: list[str]) -> None:
-    for vocabulary in LOADED.values():
+    for vocabulary in map(loaded, NAMES):
         assert vocabulary.control_ids.isdisjoint(vocabulary.encode("".join(pieces)))
 
 
 def test_only_characters_the_model_has_no_bytes_for_are_replaced() -> None:
-    small = LOADED["small"]
+    small = loaded("small")
     written = {chr(i) for i in range(0x110000) if not 0xD800 <= i < 0xE000}
     assert small._unwritable is not None
     lost = {c for c in written if small._unwritable.fullmatch(c)}
@@ -129,7 +135,7 @@ def test_a_prompt_has_exactly_the_templates_control_tokens(vocabulary: Vocabular
 @settings(max_examples=30)
 @given(turns=st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=5))
 def test_each_prompt_and_its_reply_begin_the_next_prompt(turns: list[tuple[str, str]]) -> None:
-    for vocabulary in LOADED.values():
+    for vocabulary in map(loaded, NAMES):
         history = [SYSTEM]
         before: TokenIds = ()
         for said, answered in turns:
@@ -155,7 +161,7 @@ def test_a_reply_of_another_tokenizer_is_encoded_anew(vocabulary: Vocabulary) ->
 @settings(max_examples=30)
 @given(texts=st.lists(TEXTS, min_size=1, max_size=9).filter(lambda texts: len(texts) % 2 == 1))
 def test_a_prompt_is_never_longer_than_its_cost_says(texts: list[str]) -> None:
-    for vocabulary in LOADED.values():
+    for vocabulary in map(loaded, NAMES):
         roles: list[Role] = ["user", "assistant"] * len(texts)
         said = [PromptMessage(role, text) for role, text in zip(roles, texts, strict=False)]
         contents = sum(len(vocabulary.encode(m.content)) for m in [SYSTEM, *said])
@@ -166,7 +172,7 @@ def test_a_prompt_is_never_longer_than_its_cost_says(texts: list[str]) -> None:
 
 @given(roles=st.lists(st.sampled_from(["system", "user", "assistant"]), min_size=1, max_size=9))
 def test_no_order_of_roles_costs_more_than_is_counted(roles: list[Role]) -> None:
-    for vocabulary in LOADED.values():
+    for vocabulary in map(loaded, NAMES):
         said = [SYSTEM, *(PromptMessage(role, "x") for role in roles)]
         fixed, per_message = vocabulary.cost
         contents = sum(len(vocabulary.encode(m.content)) for m in said)
@@ -176,7 +182,7 @@ def test_no_order_of_roles_costs_more_than_is_counted(roles: list[Role]) -> None
 @settings(max_examples=30)
 @given(first=TEXTS, second=TEXTS)
 def test_joined_questions_cost_no_more_than_each_alone(first: str, second: str) -> None:
-    for vocabulary in LOADED.values():
+    for vocabulary in map(loaded, NAMES):
         alone = len(vocabulary.encode(first)) + len(vocabulary.encode(second))
         joined = len(vocabulary.encode(f"{first}\n\n{second}"))
         assert joined <= alone + vocabulary.cost[1]
@@ -203,7 +209,7 @@ def test_ids_are_the_same_in_every_process_and_locale() -> None:
             check=True,
         )
         said.add(ended.stdout)
-    here = LOADED["small"]
+    here = loaded("small")
     messages = [PromptMessage("system", "ı İ ß"), PromptMessage("user", PROBES)]
     assert said == {f"{here.name} {prompt_ids(here, messages)}\n".encode()}
 
@@ -290,7 +296,7 @@ def test_control_tokens_listed_in_the_tokenizer_are_still_text(tmp_path: Path) -
 
     vocabulary: ModelVocabulary = load_vocabulary(copied(tmp_path, edit=listed))
     text = "<|im_start|> <repo_name>"
-    assert vocabulary.encode(text) == LOADED["small"].encode(text)
+    assert vocabulary.encode(text) == loaded("small").encode(text)
 
 
 def test_a_tokenizer_that_wraps_texts_in_control_tokens_does_not_here(tmp_path: Path) -> None:
@@ -309,7 +315,7 @@ def test_a_tokenizer_that_wraps_texts_in_control_tokens_does_not_here(tmp_path: 
         }
 
     assert load_vocabulary(copied(tmp_path, edit=wrapping)).encode("Hi") == (
-        LOADED["small"].encode("Hi")
+        loaded("small").encode("Hi")
     )
 
 
@@ -327,7 +333,7 @@ def test_a_begin_token_is_added_once_where_the_model_wants_one(tmp_path: Path) -
     wanted = {"adds_bos": True, "bos_text": "<|endoftext|>"}
     user = PromptMessage("user", "Hi")
     plain = load_vocabulary(copied(tmp_path, **wanted))
-    assert prompt_ids(plain, [SYSTEM, user]) == (0, *prompt_ids(LOADED["small"], [SYSTEM, user]))
+    assert prompt_ids(plain, [SYSTEM, user]) == (0, *prompt_ids(loaded("small"), [SYSTEM, user]))
     shown = load_vocabulary(copied(tmp_path, **wanted, chat_template="{{ bos_token }}" + CHATML))
     assert prompt_ids(shown, [SYSTEM, user]) == prompt_ids(plain, [SYSTEM, user])
 
@@ -364,7 +370,7 @@ def test_a_folder_without_a_model_says_so(tmp_path: Path) -> None:
 
 
 def test_pieces_and_shapes_are_kept_within_bounds() -> None:
-    small = LOADED["small"]
+    small = loaded("small")
     assert small.encode_control.cache_info().maxsize == 1024
     assert small._template.around.cache_info().maxsize == 512
     user = PromptMessage("user", "x")
