@@ -20,6 +20,7 @@ import pytest
 from tertulia.backends.vocabulary import load_vocabulary
 from tertulia.drills.loopback import loopback
 from tests.e2e.canary import found_in, ways_to_write
+from tests.e2e.late import age_in_sqlite, are_looked_at
 from tests.e2e.processes import Service, installed_models
 from tests.lanes.gateway_rig import PASSWORD
 from tests.lanes.moving_rig import chatgpt
@@ -46,7 +47,7 @@ answer_tokens = 120
 """
 # A line of some words that nobody says by chance, long enough to fill several blocks.
 CANARIES = tuple(f"Zugunruhe{n}" for n in (7431, 8542, 3297))
-PATIENT_S = 120.0  # what is deleted is looked at again after half a minute
+PATIENT_S = 120.0  # on two busy cores
 
 
 def question(canary: str) -> str:
@@ -136,15 +137,24 @@ async def deleted(http: httpx2.AsyncClient, conversation: str) -> None:
     await until(is_gone)
 
 
-async def everything_reached(http: httpx2.AsyncClient) -> list[dict[str, Any]]:
-    """The orders, once all of them are over."""
+async def everything_reached(http: httpx2.AsyncClient, database: Path) -> list[dict[str, Any]]:
+    """The orders, once all of them are over. Whoever was writing when they came must have ended."""
     orders: list[dict[str, Any]] = []
 
-    async def are_over() -> bool:
+    async def look() -> None:
         orders[:] = (await http.get("/v1/admin/deletions")).raise_for_status().json()["items"]
+
+    async def were_looked_at() -> bool:
+        await look()
+        return are_looked_at(orders)
+
+    async def are_over() -> bool:
+        await look()
         return all(order["doneAt"] is not None for order in orders)
 
     try:
+        await until(were_looked_at)
+        age_in_sqlite(database)
         await until(are_over)
     except TimeoutError:
         raise AssertionError(f"not over: {orders}") from None
@@ -205,7 +215,7 @@ async def test_a_deleted_conversation_is_in_no_byte_and_no_cache_whatever_is_kil
                 forgotten = await http.delete(f"/v1/temporary/messages/{one.reply}")
                 assert forgotten.status_code == 204
 
-            orders = await everything_reached(http)
+            orders = await everything_reached(http, service.database)
             said = [
                 way
                 for asked in (first, second, for_once[1])
@@ -287,7 +297,7 @@ async def test_an_account_that_ends_leaves_no_byte_of_it(tmp_path: Path) -> None
             assert service.kill("lanes")
             await service.ready()
             http.headers["Authorization"] = f"Bearer {service.key}"
-            [order] = await everything_reached(http)
+            [order] = await everything_reached(http, service.database)
             left = found_in(service.folder, ways_to_write(name))
     finally:
         service.end()
