@@ -261,8 +261,13 @@ def _ended(found: Replica, request_id: str) -> None:
     found.ledger.ended(request_id)
 
 
+def _usable(serving: Sequence[Replica]) -> list[Replica]:
+    """Those that take something new."""
+    return [r for r in serving if r.usable and not r.draining and not r.held]
+
+
 def _supply(name: str, serving: Sequence[Replica]) -> Supply:
-    usable = [r for r in serving if r.usable and not r.draining and not r.held]
+    usable = _usable(serving)
     speeds = [r.ledger.prefill_per_s for r in usable if r.ledger.prefill_per_s]
     return Supply(
         model=name,
@@ -276,7 +281,7 @@ def _supply(name: str, serving: Sequence[Replica]) -> Supply:
 
 
 def _with_state(model: ModelState, serving: Sequence[Replica]) -> ModelState:
-    usable = [r for r in serving if r.usable and not r.draining and not r.held]
+    usable = _usable(serving)
     refused = [r.refused for r in serving if r.refused]
     if usable:
         return replace(
