@@ -38,7 +38,6 @@ from tertulia.core.types import (
     Admitted,
     Held,
     Limits,
-    Missing,
     NewTurn,
     Note,
     Outcome,
@@ -86,7 +85,10 @@ class PostgresTurns:
                 if not isinstance(place, Entrance):
                     return place
                 if known is not None:
-                    return await self._admit_again(turn, limits, values)
+                    again = await self._admit_again(turn, limits, values)
+                    if again is not None:
+                        return again
+                    continue
                 new, written = _beginning(turn, limits, place, door)
                 if await self._database.row(SQL["begin"], written) is not None:
                     return Admitted(new)
@@ -164,8 +166,9 @@ class PostgresTurns:
 
     async def _admit_again(
         self, new: NewTurn, limits: Limits, values: Mapping[str, Any]
-    ) -> Admission:
-        """Runs a failed turn again. Nobody else passes the door while its log is dropped."""
+    ) -> Admission | None:
+        """Runs a failed turn again, unless it was taken away since it was found: then None. Nobody
+        else passes the door while its log is dropped."""
         async with self._database.transaction() as step:
             await step.row(SQL["pass"], {"owner": new.owner})
             door = _Door(await step.row(SQL["door"], values), new)
@@ -173,8 +176,8 @@ class PostgresTurns:
             place = entrance(new, failed, limits, door)
             if not isinstance(place, Entrance):
                 return place
-            if failed is None:  # it was deleted since it was found
-                return Missing()
+            if failed is None:
+                return None
             attempt = failed.attempt + _ATTEMPTS_ABOVE
             turn = rerun(failed, new, limits, place, door.now, attempt=attempt)
             written = _values(turn, new, place.parent_id)
