@@ -231,14 +231,15 @@ def page_message_of(row: Row) -> Message:
     return message_of(row)._replace(version=version)
 
 
-def message_values(message: Message) -> dict[str, Any]:
-    """The columns of `messages`."""
+def message_values(message: Message, *, shown: int = 0) -> dict[str, Any]:
+    """The columns of `messages`; `shown` is the move by which it became its conversation's head."""
     return {
         "owner": message.owner,
         "conversation_id": message.conversation_id,
         "seq": message.seq,
         "id": message.id,
         "parent_id": message.parent_id,
+        "shown": shown,
         "role": message.role,
         "content": message.content,
         "tokens": message.tokens,
