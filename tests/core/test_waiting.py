@@ -349,7 +349,42 @@ def test_the_length_of_replies_is_learned_from_those_that_run_and_those_that_end
 ) -> None:
     pace = steady(n_running, per_s, 200)
     assert pace.reply_s(Lane.FREE) == pytest.approx(n_running / per_s, rel=0.12, abs=0.3)
-    assert pace.reply_s(Lane.PLUS) == REPLY_S
+
+
+def test_of_a_lane_of_which_little_was_seen_replies_are_taken_to_be_like_all_others() -> None:
+    pace = steady(20, 10, 200)
+    assert pace.reply_s(Lane.PLUS) == pytest.approx(2.0, rel=0.05)
+    assert Pace().reply_s(Lane.PLUS) == REPLY_S
+
+
+def test_a_turn_that_was_put_aside_holds_no_slot() -> None:
+    """One begins and ends each second. Of four that run two are put aside for six paid ones, where
+    an engine does that and has eight slots."""
+
+    def learned_s(n_slots: int, ranked: float) -> float:
+        pace = Pace()
+        for at in range(300):
+            look = view(float(at), plus=LaneState(0, 6, 3 * at), free=LaneState(0, 4, at))
+            pace = pace.after(look, n_slots=n_slots, ranked=ranked)
+        return pace.reply_s(Lane.FREE)
+
+    assert learned_s(8, 1.0) == pytest.approx(2.0, rel=0.05)
+    assert learned_s(10, 0.0) == pytest.approx(4.0, rel=0.05)
+
+
+def test_few_slots_are_watched_for_longer_before_it_is_said_how_many_are_left() -> None:
+    """Of a hundred slots one more or less is nothing, of eight it may be half of what is left."""
+
+    def after_a_rush(n_slots: int) -> float:
+        pace = Pace()
+        for at in range(100):
+            pace = pace.after(view(float(at), plus=LaneState(0, 6, 3 * at)), n_slots=n_slots)
+        for at in range(100, 110):
+            pace = pace.after(view(float(at), plus=LaneState(0, 0, 300)), n_slots=n_slots)
+        return pace.running(Lane.PLUS, view(110.0))
+
+    assert after_a_rush(100) == pytest.approx(3.0, abs=0.3)
+    assert after_a_rush(8) == pytest.approx(5.3, abs=0.3)
 
 
 def test_while_none_has_ended_replies_are_taken_to_last_longer_and_longer() -> None:
@@ -360,13 +395,13 @@ def test_while_none_has_ended_replies_are_taken_to_last_longer_and_longer() -> N
 def test_what_was_seen_fades_by_half() -> None:
     busy = view(0.0, free=LaneState(0, 6, 6)), view(1.0, free=LaneState(0, 6, 9))
     pace = Pace().after(busy[0]).after(busy[1])
-    assert (pace.seen[Lane.FREE].run_s, pace.seen[Lane.FREE].ended) == (6.0, 3.0)
+    assert (pace.seen[Lane.FREE].held_s, pace.seen[Lane.FREE].ended) == (6.0, 3.0)
     assert pace.running(Lane.FREE, busy[0]) == 6.0
     pace = pace.after(view(1.0001, free=LaneState(0, 0, 9)))
-    run_s, ended = pace.seen[Lane.FREE].run_s, pace.seen[Lane.FREE].ended
+    run_s, ended = pace.seen[Lane.FREE].held_s, pace.seen[Lane.FREE].ended
     for second in range(int(HALF_S)):
         pace = pace.after(view(second + 2.0001, free=LaneState(0, 0, 9)))
-    assert pace.seen[Lane.FREE].run_s == pytest.approx(run_s / 2)
+    assert pace.seen[Lane.FREE].held_s == pytest.approx(run_s / 2)
     assert pace.seen[Lane.FREE].ended == pytest.approx(ended / 2)
 
 
@@ -407,7 +442,7 @@ def test_how_many_paid_turns_run_is_taken_as_it_is_as_a_rule() -> None:
         pace = pace.after(view(float(at), plus=LaneState(0, 35 + 10 * (at % 2), 0)))
     assert pace.running(Lane.PLUS, view(200.0)) == pytest.approx(40, abs=0.5)
     guess = starts_per_s(view(200.0, plus=LaneState(0, 45)), pace, Lane.FREE, n_slots=100)
-    assert guess == pytest.approx(60 / REPLY_S, rel=0.01)
+    assert guess == pytest.approx(60 / pace.reply_s(Lane.FREE), rel=0.01)
 
 
 def test_where_slots_have_gone_what_runs_there_ends_first() -> None:
@@ -427,26 +462,6 @@ def test_who_is_further_back_waits_longer(
     assert waits == sorted(waits)
     assert look.running == plus.running + free.running + batch.running
     assert look.queued_before(Lane.FREE) == plus.queued + free.queued
-
-
-def test_how_fast_a_lane_moves_is_learned_while_it_waits() -> None:
-    """Twenty run for ten seconds each, but only one a second of this lane gets through."""
-    pace = Pace()
-    for at in range(300):
-        # As if each of them took 20 s, though a slot is free twice as often.
-        look = view(float(at), plus=LaneState(0, 20), free=LaneState(9, 20, at))
-        pace = pace.after(look, n_slots=60)
-    found = starts_per_s(look, pace, Lane.FREE, n_slots=60)
-    assert found == pytest.approx(1.0, rel=0.1)
-    assert starts_per_s(look, pace, Lane.FREE, n_slots=40) == pytest.approx(found / 2)
-
-
-def test_what_begins_while_nobody_waits_says_nothing_of_how_fast_a_lane_can_move() -> None:
-    pace = Pace()
-    for at in range(300):
-        look = view(float(at), free=LaneState(9 * (at % 2), 20, at))
-        pace = pace.after(look, n_slots=20)
-    assert pace.correction(Lane.FREE) == 1.0
 
 
 def test_those_of_lanes_before_who_wait_are_in_the_pace_and_not_in_the_count() -> None:
@@ -566,6 +581,21 @@ def test_who_is_put_aside_goes_on_before_anybody_new_of_its_lane() -> None:
     found = at_engines_with_priorities(look, Lane.FREE, slots=4, ranked=4)
     assert found == at_engines_with_priorities(look, Lane.FREE, slots=4, ranked=0)
     assert found.wait_s == pytest.approx((4 + 2) / (2 / REPLY_S))
+
+
+def test_a_rush_of_paid_turns_is_taken_to_end_as_they_usually_do() -> None:
+    """By chance they hold all slots; as a rule they leave half of them. One must end first."""
+    pools = [Pool("small", frozenset({"small"}), 8, 8)]
+    pace = Pace()
+    for at in range(200):
+        pace = pace.after(view(float(at), plus=LaneState(0, 4, 2 * at)), n_slots=8, ranked=1.0)
+    look = view(200.0, plus=LaneState(0, 8, 404), free=LaneState(6, 0))
+    waits = [
+        outlook(look, pace, Lane.FREE, ahead=Ahead(n, {}), pools=pools, awaited=None).wait_s
+        for n in (0, 6)
+    ]
+    per_s = starts_per_s(look, pace, Lane.FREE, n_slots=8, ranked=1.0)
+    assert waits == [pytest.approx(1 / per_s), pytest.approx((6 + 1 - 4) / per_s, rel=0.1)]
 
 
 def test_engines_without_priorities_keep_their_share_of_what_is_in_the_way() -> None:
