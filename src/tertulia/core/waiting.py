@@ -241,9 +241,8 @@ class Pace:
     def reply_s(self, lane: Lane) -> float:
         """How long a reply of this lane holds a slot, from its claim to its end. Of a lane of which
         little was seen it is believed that its replies are like those of all."""
-        held_s, ended = (
-            sum(getattr(one, name) for one in self.seen.values()) for name in ("held_s", "ended")
-        )
+        held_s = sum(one.held_s for one in self.seen.values())
+        ended = sum(one.ended for one in self.seen.values())
         usual_s = (BELIEVED * REPLY_S + held_s) / (BELIEVED + ended)
         seen = self.seen.get(lane, _UNSEEN)
         return (BELIEVED * usual_s + seen.held_s) / (BELIEVED + seen.ended)
