@@ -1,4 +1,4 @@
-"""The line in front of the engines: who goes next, what may be claimed, and how long it takes.
+"""The line in front of the engines: what may be claimed, and how long it takes.
 
 Every count, cost and moment is an argument; nothing here looks at a clock or keeps a queue.
 """
@@ -11,8 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tertulia.core.pools import Opening, Pool, full_for, kept_free, ranked_share, through_s
-from tertulia.core.quota import cost
-from tertulia.core.types import Lane, ModelState, Turn
+from tertulia.core.types import Lane, ModelState
 
 # What is learned of the length of replies fades by half in so many seconds: some replies long, so
 # that a burst of young ones does not count for all, and short enough to follow what changes.
@@ -29,38 +28,6 @@ REPLY_S: Final = 10.0
 BELIEVED: Final = 4.0
 # Two looks at the line that lie further apart say nothing of what went on between them.
 GAP_S: Final = 5.0
-
-
-# Ranks: start-time fair queueing over users (Goyal et al. 1996), with what turns cost an engine as
-# their length (the virtual token counters of Sheng et al. 2024). In thousandths of a unit.
-
-
-def rank_of(*, tag: int, floor: int, last: int | None) -> int:
-    """Where a new turn stands in its lane; the lowest rank goes first, of equal ones the oldest.
-
-    `tag` is what its owner's turns of this lane have come to, `floor` the lane's virtual time,
-    `last` the highest rank among the owner's turns that still wait. Whoever was away begins at the
-    floor: idleness earns nothing. Nobody passes a turn of his own.
-    """
-    return max(tag, floor, 0 if last is None else last + 1)
-
-
-def virtual_time(first: int | None, highest_tag: int | None) -> int:
-    """How far a lane has come: the rank of the `first` who waits. Once nobody waits everybody is
-    alike, so it is the highest tag that anybody has."""
-    if first is not None:
-        return first
-    return highest_tag or 0
-
-
-def worst_cost(turn: Turn) -> int:
-    """What a turn is taken to cost while nobody knows better: its owner's tag goes up by it."""
-    return max(1, cost("units", turn.worst_case))
-
-
-def unused_cost(turn: Turn) -> int:
-    """What an ended turn did not cost after all: its owner's tag goes down by it."""
-    return max(0, worst_cost(turn) - cost("units", turn.usage))
 
 
 # Claims.

@@ -24,9 +24,9 @@ from tertulia.backends.sqlite.readers import Readers
 from tertulia.backends.sqlite.turns import give_back, settle_turn
 from tertulia.backends.sqlite.writer import Writer
 from tertulia.core.deletions import kind_of
+from tertulia.core.ranks import worst_cost
 from tertulia.core.search import looked_through, searched
 from tertulia.core.types import Conversation, Page
-from tertulia.core.waiting import worst_cost
 from tertulia.ports import Clock, StoreUnavailable
 
 SQL: Final = statements("sqlite", "conversations")

@@ -38,6 +38,7 @@ from tertulia.backends.transitions import (
 )
 from tertulia.core.deletions import key_mark
 from tertulia.core.quota import Settlement, cost, ledger_moment, settle, settling_moment
+from tertulia.core.ranks import rank_of, unused_cost, virtual_time, worst_cost
 from tertulia.core.types import (
     Admission,
     Admitted,
@@ -53,7 +54,6 @@ from tertulia.core.types import (
     Turn,
     Usage,
 )
-from tertulia.core.waiting import rank_of, unused_cost, virtual_time, worst_cost
 from tertulia.ports import Clock
 
 SQL: Final = statements("sqlite", "turns")
