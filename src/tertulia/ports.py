@@ -228,6 +228,7 @@ class Promises(Protocol):
         pool: str = "",
         wait_s: float,
         limit_s: float,
+        kept_s: float,
         starts_per_s: float,
     ) -> float | None: ...
 

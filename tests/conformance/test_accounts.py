@@ -193,6 +193,32 @@ async def test_a_disabled_user_has_no_credentials_until_enabled_again(backend: B
     assert await backend.sessions.redeem("l1") is not None
 
 
+@pytest.mark.parametrize("end", ["disabled", "revoked", "closed"])
+async def test_a_key_that_was_just_used_ends_at_once(backend: Backend, end: str) -> None:
+    await backend.accounts.add(person("ana"))
+    await backend.api_keys.add(KEY)
+    for _ in range(2):
+        assert await backend.api_keys.by_secret("hash-1") is not None
+    if end == "disabled":
+        await backend.accounts.change("u_ana", {"disabled": True})
+    elif end == "revoked":
+        assert await backend.api_keys.revoke("u_ana", "key_1")
+    else:
+        assert await backend.erasure.close("u_ana")
+    assert await backend.api_keys.by_secret("hash-1") is None
+
+
+async def test_a_key_shows_its_user_as_he_is_now(backend: Backend) -> None:
+    await backend.accounts.add(person("ana"))
+    await backend.api_keys.add(KEY)
+    for plan in ("free", "plus"):
+        for _ in range(2):
+            found = await backend.api_keys.by_secret("hash-1")
+            assert found is not None
+            assert found[0].plan == plan
+        await backend.accounts.change("u_ana", {"plan": "plus"})
+
+
 async def test_sessions_are_listed_for_their_user_newest_first_and_while_they_last(
     backend: Backend, clock: ManualClock
 ) -> None:

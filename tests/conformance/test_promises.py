@@ -20,6 +20,7 @@ from tests.conformance.world import VALKEYS, ManualClock
 pytestmark = pytest.mark.anyio
 
 LIMIT_S = 10.0
+KEPT_S = 15.0
 PER_S = 2.0
 NEAR_S = 1.0  # a server's clock runs on while a test asks
 
@@ -36,12 +37,18 @@ class Gateways:
         self, owner: str, wait_s: float, lane: Lane = Lane.FREE, pool: str = ""
     ) -> float | None:
         return await self.here.ask(
-            lane, owner, pool=pool, wait_s=wait_s, limit_s=LIMIT_S, starts_per_s=PER_S
+            lane,
+            owner,
+            pool=pool,
+            wait_s=wait_s,
+            limit_s=LIMIT_S,
+            kept_s=KEPT_S,
+            starts_per_s=PER_S,
         )
 
     async def ask_there(self, owner: str, wait_s: float) -> float | None:
         return await self.there.ask(
-            Lane.FREE, owner, wait_s=wait_s, limit_s=LIMIT_S, starts_per_s=PER_S
+            Lane.FREE, owner, wait_s=wait_s, limit_s=LIMIT_S, kept_s=KEPT_S, starts_per_s=PER_S
         )
 
     async def refused(self, owner: str, wait_s: float = LIMIT_S + 1) -> float:
@@ -101,6 +108,15 @@ async def test_a_promise_is_kept_at_another_gateway_and_once(gateways: Gateways)
     assert await gateways.ask("u0", AIM * LIMIT_S) is not None
 
 
+async def test_who_comes_back_when_told_may_wait_longer_than_a_newcomer(
+    gateways: Gateways,
+) -> None:
+    due = await gateways.refused("ana")
+    gateways.pass_(due)
+    assert await gateways.ask("new", KEPT_S) is not None
+    assert await gateways.ask("ana", KEPT_S) is None
+
+
 async def test_asking_again_too_soon_gives_the_same_moment(gateways: Gateways) -> None:
     first = await gateways.refused("ana")
     for n in range(30):
@@ -146,7 +162,9 @@ async def test_lanes_have_nothing_to_do_with_each_other(gateways: Gateways) -> N
 
 
 async def test_nobody_is_sent_away_for_less_than_a_second(gateways: Gateways) -> None:
-    told = await gateways.here.ask(Lane.FREE, "ana", wait_s=0.2, limit_s=0.1, starts_per_s=1_000.0)
+    told = await gateways.here.ask(
+        Lane.FREE, "ana", wait_s=0.2, limit_s=0.1, kept_s=0.1, starts_per_s=1_000.0
+    )
     assert told == pytest.approx(SHORTEST_S, abs=0.01)
 
 

@@ -10,11 +10,12 @@ from tertulia.core import returns
 from tertulia.core.returns import AIM, GRACE_S, LONGEST_S, SHORTEST_S, Returns
 
 LIMIT_S = 10.0
+KEPT_S = 15.0
 PER_S = 2.0
 
 
 def asked(line: Returns, owner: str, now: float, wait_s: float, **more: float) -> float | None:
-    known = {"limit_s": LIMIT_S, "starts_per_s": PER_S, **more}
+    known = {"limit_s": LIMIT_S, "kept_s": KEPT_S, "starts_per_s": PER_S, **more}
     return line.ask(owner, now, wait_s=wait_s, **known)
 
 
@@ -40,6 +41,14 @@ def test_who_comes_back_when_told_is_let_in_and_a_newcomer_beside_him_is_not() -
     assert asked(line, "new", due, AIM * LIMIT_S) is not None
     assert asked(line, "u0", due, AIM * LIMIT_S) is None
     assert len(line) == 40  # the newcomer has a promise now
+
+
+def test_who_comes_back_when_told_may_wait_longer_than_a_newcomer() -> None:
+    line = Returns()
+    due = asked(line, "ana", 0.0, LIMIT_S + 1)
+    assert due is not None
+    assert asked(line, "new", due, KEPT_S) is not None
+    assert asked(line, "ana", due, KEPT_S) is None
 
 
 def test_asking_again_too_soon_gives_the_same_moment() -> None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tertulia.core.pools import Pool
-from tertulia.core.quota import cost
-from tertulia.core.types import Lane, ModelState, Sampling, Status, Turn, Usage
+from tertulia.core.types import Lane, ModelState
 from tertulia.core.waiting import (
     BELIEVED,
     EMPTY_LANE,
@@ -28,203 +25,9 @@ from tertulia.core.waiting import (
     is_dead,
     lowest_lane,
     outlook,
-    rank_of,
     starts_per_s,
-    unused_cost,
-    virtual_time,
     wait_s,
-    worst_cost,
 )
-
-USERS = ("ana", "ben", "eva")
-users = st.sampled_from(USERS)
-costs = st.one_of(st.integers(1, 100), st.integers(1, 1_000_000))
-
-
-@dataclass(frozen=True)
-class Asked:
-    number: int
-    user: str
-    cost: int
-    rank: int
-
-
-@dataclass
-class OneLane:
-    """A lane as a store keeps it: ranks and tags by the rules under test, and nothing else."""
-
-    tags: dict[str, int] = field(default_factory=dict)
-    waiting: list[Asked] = field(default_factory=list)
-    running: list[Asked] = field(default_factory=list)
-    n_asked: int = 0
-
-    def ask(self, user: str, its_cost: int) -> Asked:
-        first = min((turn.rank for turn in self.waiting), default=None)
-        own = [turn.rank for turn in self.waiting if turn.user == user]
-        rank = rank_of(
-            tag=self.tags.get(user, 0),
-            floor=virtual_time(first, max(self.tags.values(), default=None)),
-            last=max(own, default=None),
-        )
-        self.tags[user] = rank + its_cost
-        self.n_asked += 1
-        asked = Asked(self.n_asked, user, its_cost, rank)
-        self.waiting.append(asked)
-        return asked
-
-    def claim(self) -> Asked:
-        first = min(self.waiting, key=lambda turn: (turn.rank, turn.number))
-        self.waiting.remove(first)
-        self.running.append(first)
-        return first
-
-    def end(self, share: float) -> None:
-        """The oldest running turn ends, having cost only a part of what was reserved."""
-        turn = self.running.pop(0)
-        self.tags[turn.user] -= int(turn.cost * (1 - share))
-
-
-def a_history(lane: OneLane, steps: list[tuple[str, str, int, float]]) -> list[Asked]:
-    """Anything that may happen; the turns in the order of their claims."""
-    claimed = []
-    for step, user, its_cost, share in steps:
-        if step == "ask":
-            lane.ask(user, its_cost)
-        elif step == "claim" and lane.waiting:
-            claimed.append(lane.claim())
-        elif step == "end" and lane.running:
-            lane.end(share)
-    return claimed
-
-
-histories = st.lists(
-    st.tuples(st.sampled_from(["ask", "ask", "claim", "end"]), users, costs, st.floats(0, 1)),
-    max_size=60,
-)
-
-
-# Ranks.
-
-
-@given(histories)
-def test_the_turns_of_one_user_go_in_the_order_in_which_he_asked(
-    steps: list[tuple[str, str, int, float]],
-) -> None:
-    lane = OneLane()
-    claimed = a_history(lane, steps)
-    claimed += [lane.claim() for _ in range(len(lane.waiting))]
-    for user in USERS:
-        numbers = [turn.number for turn in claimed if turn.user == user]
-        assert numbers == sorted(numbers)
-
-
-@given(histories, st.integers(0, 30), st.lists(st.tuples(users, costs), max_size=60), costs)
-def test_a_newcomer_waits_behind_one_turn_of_each_other_user_at_most(
-    steps: list[tuple[str, str, int, float]],
-    n_heavy: int,
-    later: list[tuple[str, int]],
-    its_cost: int,
-) -> None:
-    """However many turns a heavy user has in the line, however huge, and whoever asks after."""
-    lane = OneLane()
-    a_history(lane, steps)
-    for _ in range(n_heavy):
-        lane.ask("ana", 1_000_000)
-    newcomer = lane.ask("zoe", its_cost)
-    before = []
-    for user, more in [*later, *[("ana", 1)] * len(lane.waiting)]:
-        claimed = lane.claim()
-        if claimed == newcomer:
-            break
-        before.append(claimed.user)
-        lane.ask(user, more)
-    assert len(before) == len(set(before))
-
-
-@given(
-    histories,
-    st.lists(st.tuples(costs, costs, costs), min_size=2, max_size=60),
-    st.sampled_from([1, 2, 5]),
-)
-def test_two_who_both_have_turns_in_the_line_get_as_much_within_one_turn_of_each(
-    steps: list[tuple[str, str, int, float]], asks: list[tuple[int, int, int]], n_ahead: int
-) -> None:
-    """The bound of start-time fair queueing, from any moment to any other, whatever was before: who
-    was away or cost less than thought has no credit from that."""
-    lane = OneLane()
-    a_history(lane, steps)
-    lane.waiting.clear()
-    for _ in range(n_ahead):
-        lane.ask("ana", 1)
-        lane.ask("ben", 1)
-    got = {"ana": 0, "ben": 0, "eva": 0}
-    differences = [0]
-    for ana, ben, eva in asks:
-        for user, its_cost in (("ana", ana), ("ana", ana), ("ben", ben), ("ben", ben)):
-            lane.ask(user, its_cost)  # as many as are claimed: so both always have one
-        lane.ask("eva", eva)
-        for _ in range(2):
-            claimed = lane.claim()
-            got[claimed.user] += claimed.cost
-            differences.append(got["ana"] - got["ben"])
-    dearest = max(ana for ana, _, _ in asks) + max(ben for _, ben, _ in asks)
-    assert max(differences) - min(differences) <= dearest
-
-
-@given(histories, st.lists(costs, min_size=2, max_size=20))
-def test_nobody_gains_by_having_been_away(
-    steps: list[tuple[str, str, int, float]], asks: list[int]
-) -> None:
-    """He who always asked is at most one turn further back than he who comes now."""
-    lane = OneLane()
-    a_history(lane, steps)
-    lane.waiting.clear()
-    lane.ask("ana", 1)
-    always, back = lane.ask("ana", 1), lane.ask("zoe", asks[0])
-    assert back.rank >= always.rank - 1
-    ranks = [lane.ask("zoe", its_cost).rank for its_cost in asks[1:]]
-    assert ranks == sorted(set(ranks))
-
-
-@given(histories)
-def test_a_tag_never_falls_below_nothing(steps: list[tuple[str, str, int, float]]) -> None:
-    lane = OneLane()
-    a_history(lane, steps)
-    assert all(tag >= 0 for tag in lane.tags.values())
-
-
-def a_turn(**more: object) -> Turn:
-    known: dict[str, object] = {
-        "owner": "ana",
-        "key": "k",
-        "body_sha": "sha",
-        "kind": "stateless",
-        "reply_id": "m_1",
-        "plan": "free",
-        "lane": Lane.FREE,
-        "requested": "auto",
-        "answer_tokens": 200,
-        "reserved": 300,
-        "sampling": Sampling(),
-        "status": Status.COMPLETED,
-        "epoch": 1,
-        "attempt": 1,
-        "created_at": 0.0,
-    }
-    return Turn(**{**known, **more})  # type: ignore[arg-type]  # the fields of one turn
-
-
-@given(st.integers(0, 100), st.integers(0, 100), st.integers(0, 200))
-def test_a_turn_costs_what_it_used_in_the_end(prompt: int, cached: int, answer: int) -> None:
-    usage = Usage(prompt, min(cached, prompt), answer)
-    ended = a_turn(usage=usage)
-    assert worst_cost(ended) == 100 * 1000 + 200 * 4000
-    assert worst_cost(ended) - unused_cost(ended) == cost("units", usage)
-
-
-def test_a_turn_for_which_nothing_was_reserved_still_passes_nobody() -> None:
-    assert worst_cost(a_turn(reserved=0)) == 1
-
 
 # Claims.
 
@@ -349,7 +152,42 @@ def test_the_length_of_replies_is_learned_from_those_that_run_and_those_that_end
 ) -> None:
     pace = steady(n_running, per_s, 200)
     assert pace.reply_s(Lane.FREE) == pytest.approx(n_running / per_s, rel=0.12, abs=0.3)
-    assert pace.reply_s(Lane.PLUS) == REPLY_S
+
+
+def test_of_a_lane_of_which_little_was_seen_replies_are_taken_to_be_like_all_others() -> None:
+    pace = steady(20, 10, 200)
+    assert pace.reply_s(Lane.PLUS) == pytest.approx(2.0, rel=0.05)
+    assert Pace().reply_s(Lane.PLUS) == REPLY_S
+
+
+def test_a_turn_that_was_put_aside_holds_no_slot() -> None:
+    """One begins and ends each second. Of four that run two are put aside for six paid ones, where
+    an engine does that and has eight slots."""
+
+    def learned_s(n_slots: int, ranked: float) -> float:
+        pace = Pace()
+        for at in range(300):
+            look = view(float(at), plus=LaneState(0, 6, 3 * at), free=LaneState(0, 4, at))
+            pace = pace.after(look, n_slots=n_slots, ranked=ranked)
+        return pace.reply_s(Lane.FREE)
+
+    assert learned_s(8, 1.0) == pytest.approx(2.0, rel=0.05)
+    assert learned_s(10, 0.0) == pytest.approx(4.0, rel=0.05)
+
+
+def test_few_slots_are_watched_for_longer_before_it_is_said_how_many_are_left() -> None:
+    """Of a hundred slots one more or less is nothing, of eight it may be half of what is left."""
+
+    def after_a_rush(n_slots: int) -> float:
+        pace = Pace()
+        for at in range(100):
+            pace = pace.after(view(float(at), plus=LaneState(0, 6, 3 * at)), n_slots=n_slots)
+        for at in range(100, 110):
+            pace = pace.after(view(float(at), plus=LaneState(0, 0, 300)), n_slots=n_slots)
+        return pace.running(Lane.PLUS, view(110.0))
+
+    assert after_a_rush(100) == pytest.approx(3.0, abs=0.3)
+    assert after_a_rush(8) == pytest.approx(5.3, abs=0.3)
 
 
 def test_while_none_has_ended_replies_are_taken_to_last_longer_and_longer() -> None:
@@ -360,13 +198,13 @@ def test_while_none_has_ended_replies_are_taken_to_last_longer_and_longer() -> N
 def test_what_was_seen_fades_by_half() -> None:
     busy = view(0.0, free=LaneState(0, 6, 6)), view(1.0, free=LaneState(0, 6, 9))
     pace = Pace().after(busy[0]).after(busy[1])
-    assert (pace.seen[Lane.FREE].run_s, pace.seen[Lane.FREE].ended) == (6.0, 3.0)
+    assert (pace.seen[Lane.FREE].held_s, pace.seen[Lane.FREE].ended) == (6.0, 3.0)
     assert pace.running(Lane.FREE, busy[0]) == 6.0
     pace = pace.after(view(1.0001, free=LaneState(0, 0, 9)))
-    run_s, ended = pace.seen[Lane.FREE].run_s, pace.seen[Lane.FREE].ended
+    run_s, ended = pace.seen[Lane.FREE].held_s, pace.seen[Lane.FREE].ended
     for second in range(int(HALF_S)):
         pace = pace.after(view(second + 2.0001, free=LaneState(0, 0, 9)))
-    assert pace.seen[Lane.FREE].run_s == pytest.approx(run_s / 2)
+    assert pace.seen[Lane.FREE].held_s == pytest.approx(run_s / 2)
     assert pace.seen[Lane.FREE].ended == pytest.approx(ended / 2)
 
 
@@ -407,7 +245,7 @@ def test_how_many_paid_turns_run_is_taken_as_it_is_as_a_rule() -> None:
         pace = pace.after(view(float(at), plus=LaneState(0, 35 + 10 * (at % 2), 0)))
     assert pace.running(Lane.PLUS, view(200.0)) == pytest.approx(40, abs=0.5)
     guess = starts_per_s(view(200.0, plus=LaneState(0, 45)), pace, Lane.FREE, n_slots=100)
-    assert guess == pytest.approx(60 / REPLY_S, rel=0.01)
+    assert guess == pytest.approx(60 / pace.reply_s(Lane.FREE), rel=0.01)
 
 
 def test_where_slots_have_gone_what_runs_there_ends_first() -> None:
@@ -427,26 +265,6 @@ def test_who_is_further_back_waits_longer(
     assert waits == sorted(waits)
     assert look.running == plus.running + free.running + batch.running
     assert look.queued_before(Lane.FREE) == plus.queued + free.queued
-
-
-def test_how_fast_a_lane_moves_is_learned_while_it_waits() -> None:
-    """Twenty run for ten seconds each, but only one a second of this lane gets through."""
-    pace = Pace()
-    for at in range(300):
-        # As if each of them took 20 s, though a slot is free twice as often.
-        look = view(float(at), plus=LaneState(0, 20), free=LaneState(9, 20, at))
-        pace = pace.after(look, n_slots=60)
-    found = starts_per_s(look, pace, Lane.FREE, n_slots=60)
-    assert found == pytest.approx(1.0, rel=0.1)
-    assert starts_per_s(look, pace, Lane.FREE, n_slots=40) == pytest.approx(found / 2)
-
-
-def test_what_begins_while_nobody_waits_says_nothing_of_how_fast_a_lane_can_move() -> None:
-    pace = Pace()
-    for at in range(300):
-        look = view(float(at), free=LaneState(9 * (at % 2), 20, at))
-        pace = pace.after(look, n_slots=20)
-    assert pace.correction(Lane.FREE) == 1.0
 
 
 def test_those_of_lanes_before_who_wait_are_in_the_pace_and_not_in_the_count() -> None:
@@ -566,6 +384,21 @@ def test_who_is_put_aside_goes_on_before_anybody_new_of_its_lane() -> None:
     found = at_engines_with_priorities(look, Lane.FREE, slots=4, ranked=4)
     assert found == at_engines_with_priorities(look, Lane.FREE, slots=4, ranked=0)
     assert found.wait_s == pytest.approx((4 + 2) / (2 / REPLY_S))
+
+
+def test_a_rush_of_paid_turns_is_taken_to_end_as_they_usually_do() -> None:
+    """By chance they hold all slots; as a rule they leave half of them. One must end first."""
+    pools = [Pool("small", frozenset({"small"}), 8, 8)]
+    pace = Pace()
+    for at in range(200):
+        pace = pace.after(view(float(at), plus=LaneState(0, 4, 2 * at)), n_slots=8, ranked=1.0)
+    look = view(200.0, plus=LaneState(0, 8, 404), free=LaneState(6, 0))
+    waits = [
+        outlook(look, pace, Lane.FREE, ahead=Ahead(n, {}), pools=pools, awaited=None).wait_s
+        for n in (0, 6)
+    ]
+    per_s = starts_per_s(look, pace, Lane.FREE, n_slots=8, ranked=1.0)
+    assert waits == [pytest.approx(1 / per_s), pytest.approx((6 + 1 - 4) / per_s, rel=0.1)]
 
 
 def test_engines_without_priorities_keep_their_share_of_what_is_in_the_way() -> None:

@@ -27,6 +27,7 @@ from tertulia.core.types import (
 )
 from tertulia.core.waiting import claimable
 from tertulia.gateway.line import LineWatch
+from tests.sim.aside import PriorityEngine
 from tests.sim.virtual import VirtualClock, VirtualLoop
 
 _REPLY_S = 8.0
@@ -40,38 +41,45 @@ _NETWORK_S = 0.3
 @dataclass(slots=True)
 class Person:
     """One who asked: `guess_s` is what the line thought when he joined it, `waited_s` what it was.
-    `tries` counts how often he had to ask; `waited_s` None: he was never let in."""
+    `tries` counts how often he had to ask, the last time at `came_at`; `waited_s` None: he was
+    never let in."""
 
     owner: str
     lane: Lane
     asked_at: float
     tries: int = 0
+    came_at: float = 0.0
     guess_s: float = 0.0
     waited_s: float | None = None
 
 
 @dataclass(slots=True)
 class Slots:
-    """Engines as the line and a worker see them. What has begun ends, also when slots go away."""
+    """Engines as the line and a worker see them. What has begun ends, also when slots go away.
+    `puts_aside`: they know priorities."""
 
     now: Callable[[], float]
     slots_at: Callable[[float], int]
+    puts_aside: bool = False
     running: int = 0
 
     def models(self) -> Sequence[ModelState]:
         n_slots = self.slots_at(self.now())
         room = max(0, n_slots - self.running)
-        return [ModelState("small", "lab/small", "ready", room=room, slots=n_slots)]
+        ranked = n_slots if self.puts_aside else 0
+        return [ModelState("small", "lab/small", "ready", room, slots=n_slots, ranked_slots=ranked)]
 
 
 @dataclass
 class Crowd:
-    """A run. `per_s_at` says how many of a lane ask a second, `limit_s` how long they may wait."""
+    """A run. `per_s_at` says how many of a lane ask a second, `limit_s` how long they may wait.
+    Engines that put turns aside keep the slots that they begin with."""
 
     seed: int
     slots_at: Callable[[float], int]
     per_s_at: dict[Lane, Callable[[float], float]]
     limit_s: dict[Lane, float]
+    puts_aside: bool = False
     people: list[Person] = field(default_factory=list)
 
     def run(self, seconds: float) -> list[Person]:
@@ -87,7 +95,9 @@ class Crowd:
         self._rng = random.Random(self.seed)
         self._clock = VirtualClock(loop)
         self._store = MemoryBackend(self._clock)
-        self._engines = Slots(loop.time, self.slots_at)
+        self._engines = Slots(loop.time, self.slots_at, self.puts_aside)
+        self._priorities = PriorityEngine(loop.time, self.slots_at(0.0))
+        self._answers: list[asyncio.Task[None]] = []
         promises = MemoryPromises(self._clock)
         self._line = LineWatch(self._store.line, promises, cast("Any", self._engines), self._clock)
         self._news = asyncio.Event()
@@ -97,11 +107,12 @@ class Crowd:
             always = [
                 tasks.create_task(self._line.run()),
                 tasks.create_task(self._work(tasks)),
+                tasks.create_task(self._priorities.run()),
             ]
             async with asyncio.TaskGroup() as people:
                 for lane in self.per_s_at:
                     people.create_task(self._come(lane, seconds, people))
-            for one in always:
+            for one in [*always, *self._answers]:
                 one.cancel()
 
     async def _come(self, lane: Lane, seconds: float, people: asyncio.TaskGroup) -> None:
@@ -117,6 +128,7 @@ class Crowd:
         """Asks, comes back once when he is told to, and then gives up."""
         while person.tries < 2:
             person.tries += 1
+            person.came_at = self._loop.time()
             told = await self._line.refusal(person.owner, person.lane, self.limit_s[person.lane])
             if told is None:
                 await self._join(person)
@@ -145,11 +157,14 @@ class Crowd:
                 continue
             engines.running += 1
             self._begun.pop(turn.owner).set_result(self._loop.time())
-            tasks.create_task(self._answer(turn))
+            self._answers.append(tasks.create_task(self._answer(turn)))
 
     async def _answer(self, turn: Turn) -> None:
         length = self._rng.gammavariate(_SHAPE, 1 / _SHAPE)
-        await asyncio.sleep(_REPLY_S * length)
+        if self.puts_aside:
+            await self._priorities.compute(turn.lane, _REPLY_S * length)
+        else:
+            await asyncio.sleep(_REPLY_S * length)
         said = min(_ANSWER, int(_ANSWER * length / 3))
         outcome = Outcome(
             status=Status.COMPLETED,

@@ -14,6 +14,8 @@ from tests.sim.crowd import Crowd, Person, errors, quantile
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 SLOTS = 96  # 12 replies a second
+FEW_SLOTS = 16  # 2 replies a second
+RUSH_S = 300.0
 FREE_S = 10.0  # a free turn may wait so long
 
 
@@ -49,6 +51,17 @@ def overload(seed: int) -> tuple[Person, ...]:
     return tuple(crowd.run(240.0))
 
 
+@cache
+def rush(seed: int) -> tuple[Person, ...]:
+    """Six tenths of an engine with priorities are for paid turns, and of free ones three and a half
+    times as many come as there is room for."""
+    per_s = {Lane.PLUS: lambda _: 1.2, Lane.FREE: lambda _: 2.8}
+    limits = {Lane.PLUS: 30.0, Lane.FREE: FREE_S}
+    crowd = Crowd(seed, lambda _: FEW_SLOTS, per_s, limits, puts_aside=True)
+    # Not those who came back once no others asked.
+    return tuple(person for person in crowd.run(RUSH_S) if person.came_at < RUSH_S)
+
+
 def test_the_guess_of_a_wait_is_near_what_it_is() -> None:
     """Half of them within 15 %, nine tenths within 25 %, of waits of five seconds or more. Of
     shorter ones mere chance is a larger part: those are right within a second and a half."""
@@ -70,6 +83,15 @@ def test_whoever_comes_back_when_told_is_let_in() -> None:
     let_in = [person for person in refused if person.waited_s is not None]
     assert len(refused) > 1_000
     assert len(let_in) >= 0.9 * len(refused), (len(let_in), len(refused))
+
+
+def test_at_an_engine_that_puts_turns_aside_most_of_what_is_left_is_promised_and_kept() -> None:
+    """Were a free turn taken to last as long as it is aside, half as many would be told to come,
+    and fewer of those let in. Of so few slots chance alone takes some promises back."""
+    refused = [person for seed in (1, 2) for person in rush(seed) if person.tries > 1]
+    let_in = [person for person in refused if person.waited_s is not None]
+    assert len(refused) > 300, len(refused)
+    assert len(let_in) >= 0.7 * len(refused), (len(let_in), len(refused))
 
 
 def test_who_was_let_in_seldom_waits_longer_than_he_may() -> None:

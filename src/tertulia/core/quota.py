@@ -43,7 +43,6 @@ WEIGHTS: Final[Mapping[BudgetUnit, Weights]] = {
     "turns": Weights(new=0, cached=0, output=0, turn=MILLI),
 }
 
-NOTHING: Final = Usage()
 
 # The notice of a reply whose answer may be no longer than there is room: in a budget, or a window.
 CAPPED_NOTICE: Final = "answer_capped"
@@ -106,7 +105,7 @@ def reserve(
 
 def cost(unit: BudgetUnit, usage: Usage) -> int:
     """What `usage` costs, in thousandths of `unit`. A turn that used nothing costs nothing."""
-    if usage == NOTHING:
+    if not (usage.input or usage.cached or usage.output):
         return 0
     weights = WEIGHTS[unit]
     return (

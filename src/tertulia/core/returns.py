@@ -45,16 +45,25 @@ class Returns:
         return len(self._due)
 
     def ask(
-        self, owner: str, now: float, *, wait_s: float, limit_s: float, starts_per_s: float
+        self,
+        owner: str,
+        now: float,
+        *,
+        wait_s: float,
+        limit_s: float,
+        kept_s: float,
+        starts_per_s: float,
     ) -> float | None:
         """None: come in. Otherwise the seconds after which to come back.
 
-        `wait_s` is how long the newcomer would wait, `limit_s` how long that may be.
+        `wait_s` is how long the newcomer would wait, `limit_s` how long that may be, and `kept_s`
+        how long for somebody who comes back when he was told: chance makes a line longer than it
+        was thought to become, and he has waited already.
         """
         self._forget(now)
         due = self._due.get(owner)
         if due is not None and due - now <= SHORTEST_S / 2:
-            if wait_s <= limit_s:
+            if wait_s <= kept_s:
                 self._take(owner)
                 return None
             del self._due[owner]  # the line is slower than it was: another promise

@@ -1,4 +1,4 @@
-"""The line in front of the engines: who goes next, what may be claimed, and how long it takes.
+"""The line in front of the engines: what may be claimed, and how long it takes.
 
 Every count, cost and moment is an argument; nothing here looks at a clock or keeps a queue.
 """
@@ -11,52 +11,23 @@ from types import MappingProxyType
 from typing import Final
 
 from tertulia.core.pools import Opening, Pool, full_for, kept_free, ranked_share, through_s
-from tertulia.core.quota import cost
-from tertulia.core.types import Lane, ModelState, Turn
+from tertulia.core.types import Lane, ModelState
 
 # What is learned of the length of replies fades by half in so many seconds: some replies long, so
 # that a burst of young ones does not count for all, and short enough to follow what changes.
 HALF_S: Final = 60.0
 # How many run of a lane goes up and down by chance, by the root of their number: over a wait that
-# evens out, and what is seen at one moment would be a worse guess than what was seen of late.
+# evens out, and what is seen at one moment would be a worse guess than what was seen of late. What
+# was seen fades by half in so many seconds, or in more where chance would move what they leave of
+# all slots by more than the part `UNSTEADY`; but not in ever more, as people come and go.
 STEADY_S: Final = 10.0
+STEADIEST_S: Final = 60.0
+UNSTEADY: Final = 0.1
 # Before anything was seen, a reply is taken to last so long, and is believed like so many replies.
 REPLY_S: Final = 10.0
 BELIEVED: Final = 4.0
 # Two looks at the line that lie further apart say nothing of what went on between them.
 GAP_S: Final = 5.0
-
-
-# Ranks: start-time fair queueing over users (Goyal et al. 1996), with what turns cost an engine as
-# their length (the virtual token counters of Sheng et al. 2024). In thousandths of a unit.
-
-
-def rank_of(*, tag: int, floor: int, last: int | None) -> int:
-    """Where a new turn stands in its lane; the lowest rank goes first, of equal ones the oldest.
-
-    `tag` is what its owner's turns of this lane have come to, `floor` the lane's virtual time,
-    `last` the highest rank among the owner's turns that still wait. Whoever was away begins at the
-    floor: idleness earns nothing. Nobody passes a turn of his own.
-    """
-    return max(tag, floor, 0 if last is None else last + 1)
-
-
-def virtual_time(first: int | None, highest_tag: int | None) -> int:
-    """How far a lane has come: the rank of the `first` who waits. Once nobody waits everybody is
-    alike, so it is the highest tag that anybody has."""
-    if first is not None:
-        return first
-    return highest_tag or 0
-
-
-def worst_cost(turn: Turn) -> int:
-    """What a turn is taken to cost while nobody knows better: its owner's tag goes up by it."""
-    return max(1, cost("units", turn.worst_case))
-
-
-def unused_cost(turn: Turn) -> int:
-    """What an ended turn did not cost after all: its owner's tag goes down by it."""
-    return max(0, worst_cost(turn) - cost("units", turn.usage))
 
 
 # Claims.
@@ -176,6 +147,14 @@ class LineView:
         """How many run, of any lane."""
         return sum(state.running for state in self.lanes.values())
 
+    def holding(self, lane: Lane, *, n_slots: int, ranked: float) -> float:
+        """How many of this lane hold a slot. At engines that know priorities, which are the share
+        `ranked` of all slots, those do not that were put aside for lanes before it."""
+        n_running = self.lane(lane).running
+        n_before = sum(state.running for other, state in self.lanes.items() if other < lane)
+        n_aside = max(0, n_running - max(0, n_slots - n_before))
+        return n_running - ranked * n_aside
+
     def in_the_way(self, lane: Lane, ranked: float = 0.0) -> Mapping[Lane, float]:
         """How many run that must end before one more of this lane can begin, by their lanes. Where
         engines know priorities, which are the share `ranked` of all slots, not those of the lanes
@@ -188,23 +167,24 @@ class LineView:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """Of one lane: how many seconds its turns ran, all together, how many of them ended, and how
-    many of them run as a rule; how many began while somebody waited, and how many would have by the
-    guess of `_starts_guess`."""
+    """Of one lane: how many seconds its turns held a slot, all together, and how many of them
+    ended; how many seconds they ran, put aside or not, and in how many seconds that was seen."""
 
-    run_s: float = 0.0
+    held_s: float = 0.0
     ended: float = 0.0
-    running: float | None = None
-    begun: float = 0.0
-    guessed: float = 0.0
+    run_s: float = 0.0
+    steady_s: float = 0.0
+
+
+_UNSEEN: Final = _Seen()
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long replies last, and how wrong the guess is of how soon turns begin, lane by lane: all
-    of it learned from one look at the line after another.
+    """How long replies hold a slot, and how many run as a rule, lane by lane: learned from one look
+    at the line after another.
 
-    Seconds run over turns ended: the right guess also while most of those that run have not ended
+    Seconds held over turns ended: the right guess also while most of those that run have not ended
     yet. What was seen fades, and a little belief in `REPLY_S` stays.
     """
 
@@ -213,8 +193,8 @@ class Pace:
 
     def after(self, view: LineView, *, n_slots: int = 0, ranked: float = 0.0) -> Pace:
         """What is known once `view` has been seen too; one that is not newer changes nothing.
-        Without slots (`ranked`: their share at engines with priorities) no guess is made, and none
-        compared."""
+        Without slots (`ranked`: their share at engines with priorities) all that run are taken to
+        hold one."""
         if self.last is None:
             return Pace(view, self.seen)
         elapsed_s = view.at - self.last.at
@@ -222,66 +202,58 @@ class Pace:
             return self
         if elapsed_s > GAP_S:
             return Pace(view, self.seen)
-        keeps = 0.5 ** (elapsed_s / HALF_S)
-        seen = {lane: self._learned(lane, view, elapsed_s, keeps) for lane in Lane}
-        if n_slots:
-            for lane in Lane:
-                guess = elapsed_s * _starts_guess(self.last, self, lane, n_slots, ranked)
-                seen[lane] = self._compared(lane, seen[lane], view, guess)
+        seen = {lane: self._learned(lane, view, elapsed_s, n_slots, ranked) for lane in Lane}
         return Pace(view, seen)
 
     def reply_s(self, lane: Lane) -> float:
-        """How long a reply of this lane lasts, from its claim to its end."""
-        seen = self.seen.get(lane, _Seen())
-        return (BELIEVED * REPLY_S + seen.run_s) / (BELIEVED + seen.ended)
+        """How long a reply of this lane holds a slot, from its claim to its end. Of a lane of which
+        little was seen it is believed that its replies are like those of all."""
+        held_s = sum(one.held_s for one in self.seen.values())
+        ended = sum(one.ended for one in self.seen.values())
+        usual_s = (BELIEVED * REPLY_S + held_s) / (BELIEVED + ended)
+        seen = self.seen.get(lane, _UNSEEN)
+        return (BELIEVED * usual_s + seen.held_s) / (BELIEVED + seen.ended)
 
     def running(self, lane: Lane, view: LineView) -> float:
         """How many turns of this lane run as a rule; what `view` shows if nothing is known."""
-        steady = self.seen.get(lane, _Seen()).running
-        return view.lane(lane).running if steady is None else steady
+        seen = self.seen.get(lane, _UNSEEN)
+        return seen.run_s / seen.steady_s if seen.steady_s else view.lane(lane).running
 
-    def correction(self, lane: Lane) -> float:
-        """How many turns of this lane began while it waited, for one that was guessed. Who runs
-        does not tell what others of the lanes before will take, nor how much longer somebody runs
-        whom an engine puts aside. That the guess is right is believed like `BELIEVED` starts."""
-        seen = self.seen.get(lane, _Seen())
-        return (BELIEVED + seen.begun) / (BELIEVED + seen.guessed)
-
-    def _learned(self, lane: Lane, view: LineView, elapsed_s: float, keeps: float) -> _Seen:
+    def _learned(
+        self, lane: Lane, view: LineView, elapsed_s: float, n_slots: int, ranked: float
+    ) -> _Seen:
         assert self.last is not None
+        known = self.seen.get(lane, _UNSEEN)
         before, after = self.last.lane(lane), view.lane(lane)
-        known = self.seen.get(lane, _Seen())
-        ran_s = elapsed_s * (before.running + after.running) / 2
         ended = max(0, (after.begun - before.begun) - (after.running - before.running))
-        steady = self.running(lane, self.last)
-        steady += (after.running - steady) * (1 - 0.5 ** (elapsed_s / STEADY_S))
+        n_held = sum(
+            look.holding(lane, n_slots=n_slots, ranked=ranked) for look in (self.last, view)
+        )
+        keeps = 0.5 ** (elapsed_s / HALF_S)
+        keeps_steady = 0.5 ** (elapsed_s / self._steady_s(lane, self.last, n_slots))
         return _Seen(
-            keeps * known.run_s + ran_s,
+            keeps * known.held_s + elapsed_s * n_held / 2,
             keeps * known.ended + ended,
-            steady,
-            keeps * known.begun,
-            keeps * known.guessed,
+            keeps_steady * known.run_s + elapsed_s * (before.running + after.running) / 2,
+            keeps_steady * known.steady_s + elapsed_s,
         )
 
-    def _compared(self, lane: Lane, seen: _Seen, view: LineView, guess: float) -> _Seen:
-        assert self.last is not None
-        before, after = self.last.lane(lane), view.lane(lane)
-        if not before.queued or not after.queued:
-            return seen
-        begun = max(0, after.begun - before.begun)
-        return replace(seen, begun=seen.begun + begun, guessed=seen.guessed + guess)
+    def _steady_s(self, lane: Lane, view: LineView, n_slots: int) -> float:
+        """Over how long it evens out how many of this lane run. An average over some time varies by
+        the root of twice their number, times how long they last, through that time."""
+        if not n_slots:
+            return STEADY_S
+        n_running = self.running(lane, view)
+        n_off = UNSTEADY * max(1.0, n_slots - n_running)
+        evens_out_s = 2 * n_running * self.reply_s(lane) / n_off**2
+        return min(STEADIEST_S, max(STEADY_S, evens_out_s))
 
 
 def starts_per_s(
     view: LineView, pace: Pace, lane: Lane, *, n_slots: int, ranked: float = 0.0
 ) -> float:
     """How many turns of a lane can begin a second: as many as end in the slots that the lanes
-    before it leave, corrected by what was seen. Never 0: paid work does not fill an engine for
-    ever."""
-    return _starts_guess(view, pace, lane, n_slots, ranked) * pace.correction(lane)
-
-
-def _starts_guess(view: LineView, pace: Pace, lane: Lane, n_slots: int, ranked: float) -> float:
+    before it leave. Never 0: paid work does not fill an engine for ever."""
     n_left = n_slots - sum(pace.running(other, view) for other in Lane if other < lane)
     in_the_way = view.in_the_way(lane, ranked)
     own = {other: n for other, n in in_the_way.items() if other >= lane}
@@ -368,7 +340,27 @@ def outlook(
     n_slots = sum(pool.slots for pool in pools)
     ranked = ranked_share(pools)
     per_s = starts_per_s(view, pace, lane, n_slots=n_slots, ranked=ranked)
-    n_in_the_way = sum(view.in_the_way(lane, ranked).values())
+    n_now = sum(view.in_the_way(lane, ranked).values())
+    now = _outlook(view, per_s, n_now, ahead, pools, awaited)
+    if not ranked or not now.wait_s:
+        return now
+    # Where those of lanes before put others aside they come and go at once, so that soon they will
+    # be as many as they are as a rule. Who finds no slot waits for one to come free at least.
+    before = [other for other in Lane if other < lane]
+    n_off = ranked * sum(pace.running(other, view) - view.lane(other).running for other in before)
+    soon = _outlook(view, per_s, max(0.0, n_now + n_off), ahead, pools, awaited)
+    return replace(now, wait_s=max(min(now.wait_s, 1 / now.starts_per_s), soon.wait_s))
+
+
+def _outlook(
+    view: LineView,
+    per_s: float,
+    n_in_the_way: float,
+    ahead: Ahead,
+    pools: Sequence[Pool],
+    awaited: str | None,
+) -> Outlook:
+    n_slots = sum(pool.slots for pool in pools)
     ahead = ahead.in_its_lane(n_slots - n_in_the_way)
     share = n_in_the_way / view.running if view.running else 0.0
     on = {name: share * n for name, n in view.running_on.items()}

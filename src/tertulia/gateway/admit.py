@@ -148,7 +148,7 @@ async def admit_turn(desk: Desk, user: User, ask: Ask) -> Answer:
     terms = desk.lookout.terms(plan)
     stand = await stand_of(desk, terms, Wish(ask.model))
     retry_after_s = await desk.line.refusal(
-        user.id, plan.lane, terms.starts_within_s, stand.awaited
+        user.id, plan.lane, terms.starts_within_s, stand.awaited, kept_s=plan.wait_s
     )
     if retry_after_s is not None:
         if plan.lane.is_chat:

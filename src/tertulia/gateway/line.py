@@ -109,10 +109,17 @@ class LineWatch:
         return self._newcomer(lane, awaited, Counter() if entering is None else Counter([entering]))
 
     async def refusal(
-        self, owner: str, lane: Lane, limit_s: float, awaited: str | None = None
+        self,
+        owner: str,
+        lane: Lane,
+        limit_s: float,
+        awaited: str | None = None,
+        *,
+        kept_s: float | None = None,
     ) -> float | None:
         """None if a turn of this lane may join the line, for the model `awaited` or for any; else
-        the seconds to come back after."""
+        the seconds to come back after. Who comes back when he was told may wait for `kept_s`, as
+        long as any other if that is not given."""
         told = await self.expected(lane, awaited)
         # Of what is not known, or not there yet, nobody is told that it is full; and where there is
         # a slot he takes nobody's place.
@@ -121,6 +128,7 @@ class LineWatch:
         asked = {
             "wait_s": told.wait_s,
             "limit_s": limit_s,
+            "kept_s": limit_s if kept_s is None else kept_s,
             "starts_per_s": told.starts_per_s,
         }
         pool = self._apart(awaited)

@@ -117,7 +117,12 @@ class Cell:
         per_s = self.line.starts_per_s(message.lane, now, n_slots)
         returns = self._returns.setdefault((message.lane, gateway), Returns())
         back_s = returns.ask(
-            str(message.owner), now, wait_s=wait_s, limit_s=limit_s, starts_per_s=per_s
+            str(message.owner),
+            now,
+            wait_s=wait_s,
+            limit_s=limit_s,
+            kept_s=message.plan.wait_s,
+            starts_per_s=per_s,
         )
         if back_s is not None:
             self._refuse(message, back_s)

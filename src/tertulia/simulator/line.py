@@ -9,16 +9,9 @@ import heapq
 from typing import Final
 
 from tertulia.core.quota import cost
+from tertulia.core.ranks import rank_of, virtual_time
 from tertulia.core.types import Lane, Usage
-from tertulia.core.waiting import (
-    LaneState,
-    LineView,
-    Pace,
-    rank_of,
-    starts_per_s,
-    virtual_time,
-    wait_s,
-)
+from tertulia.core.waiting import LaneState, LineView, Pace, starts_per_s, wait_s
 from tertulia.simulator.people import Message
 
 # More than anybody waits for: a line so long is a scenario that asks for the impossible.

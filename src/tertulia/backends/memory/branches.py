@@ -10,8 +10,8 @@ from tertulia.backends.memory.log import MemoryLog
 from tertulia.backends.memory.store import MemoryStore
 from tertulia.backends.transitions import ANSWERED, loses_title
 from tertulia.core.deletions import DeletionKind
+from tertulia.core.ranks import worst_cost
 from tertulia.core.types import Conversation, Head, Message, Page, Turn
-from tertulia.core.waiting import worst_cost
 
 
 class MemoryBranches:

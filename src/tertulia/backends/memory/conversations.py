@@ -13,9 +13,9 @@ from tertulia.backends.memory.log import MemoryLog
 from tertulia.backends.memory.store import MemoryStore
 from tertulia.core.deletions import kind_of
 from tertulia.core.opening import NO_INSTRUCTIONS
+from tertulia.core.ranks import worst_cost
 from tertulia.core.search import folded, looked_through, searched, snippet
 from tertulia.core.types import Conversation, Page
-from tertulia.core.waiting import worst_cost
 
 
 class MemoryConversations:

@@ -24,9 +24,15 @@ class MemoryPromises:
         pool: str = "",
         wait_s: float,
         limit_s: float,
+        kept_s: float,
         starts_per_s: float,
     ) -> float | None:
         """None to come in, or the seconds to come back after."""
         return self._books[lane, pool].ask(
-            owner, self._clock.now(), wait_s=wait_s, limit_s=limit_s, starts_per_s=starts_per_s
+            owner,
+            self._clock.now(),
+            wait_s=wait_s,
+            limit_s=limit_s,
+            kept_s=kept_s,
+            starts_per_s=starts_per_s,
         )

@@ -13,6 +13,7 @@ from tertulia.backends.transitions import holding_of
 from tertulia.core.deletions import Deletion, DeletionKind, ordered
 from tertulia.core.opening import InstructionsVersion
 from tertulia.core.quota import Settlement, cost, ledger_moment, settle, settling_moment
+from tertulia.core.ranks import rank_of, virtual_time, worst_cost
 from tertulia.core.remembering import Summary, Task, TaskKind
 from tertulia.core.rollout import Rollout
 from tertulia.core.shares import Share
@@ -28,7 +29,6 @@ from tertulia.core.types import (
     User,
     Version,
 )
-from tertulia.core.waiting import rank_of, virtual_time, worst_cost
 from tertulia.ports import Clock
 
 

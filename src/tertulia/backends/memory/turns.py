@@ -21,6 +21,7 @@ from tertulia.backends.transitions import (
     seized,
     user_message,
 )
+from tertulia.core.ranks import unused_cost
 from tertulia.core.types import (
     Admission,
     Admitted,
@@ -33,7 +34,6 @@ from tertulia.core.types import (
     Spent,
     Turn,
 )
-from tertulia.core.waiting import unused_cost
 
 
 class MemoryTurns:

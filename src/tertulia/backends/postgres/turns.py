@@ -31,6 +31,7 @@ from tertulia.backends.transitions import (
 )
 from tertulia.core.deletions import key_mark
 from tertulia.core.quota import WEIGHTS, cost, ledger_moment
+from tertulia.core.ranks import worst_cost
 from tertulia.core.search import folded
 from tertulia.core.turn import EVENT_OF_END, TRANSITIONS, next_status, pack_ids
 from tertulia.core.types import (
@@ -45,7 +46,6 @@ from tertulia.core.types import (
     Turn,
     Usage,
 )
-from tertulia.core.waiting import worst_cost
 from tertulia.ports import Log, StoreUnavailable
 
 SQL: Final = postgres_statements("turns")

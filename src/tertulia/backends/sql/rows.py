@@ -117,8 +117,8 @@ def turn_values(turn: Turn, parent_id: str | None) -> dict[str, Any]:
         "thread": thread_of(turn) if turn.conversation_id is None else None,
         "user_message_id": turn.user_message_id,
         "parent_id": parent_id,
-        "prompt": _encode([[m.role, m.content, m.ids, m.tokenizer] for m in turn.prompt]),
-        "notices": json.dumps(turn.notices),
+        "prompt": _prompt_json(turn.prompt) if turn.prompt else "[]",
+        "notices": notices_json(turn.notices),
         "lease_until": turn.lease_until,
         "followed_at": turn.followed_at,
         "model": turn.model,
@@ -199,6 +199,13 @@ def budgets_json(budgets: tuple[Budget, ...]) -> str:
     return json.dumps([[b.name, b.unit, b.limit, b.refill_ms] for b in budgets])
 
 
+# Notices are words of ours, and few.
+@lru_cache(maxsize=256)
+def notices_json(notices: tuple[str, ...]) -> str:
+    """Notices as one column."""
+    return json.dumps(notices)
+
+
 def message_of(row: Row) -> Message:
     """A row of `messages`."""
     return Message(
@@ -231,14 +238,15 @@ def page_message_of(row: Row) -> Message:
     return message_of(row)._replace(version=version)
 
 
-def message_values(message: Message) -> dict[str, Any]:
-    """The columns of `messages`."""
+def message_values(message: Message, *, shown: int = 0) -> dict[str, Any]:
+    """The columns of `messages`; `shown` is the move by which it became its conversation's head."""
     return {
         "owner": message.owner,
         "conversation_id": message.conversation_id,
         "seq": message.seq,
         "id": message.id,
         "parent_id": message.parent_id,
+        "shown": shown,
         "role": message.role,
         "content": message.content,
         "tokens": message.tokens,
@@ -249,7 +257,7 @@ def message_values(message: Message) -> dict[str, Any]:
         "requested": message.requested,
         "reason": message.reason.value if message.reason is not None else None,
         "finish": message.finish.value if message.finish is not None else None,
-        "notices": json.dumps(message.notices),
+        "notices": notices_json(message.notices),
         "failure": failure_json(message.failure),
         "feedback": message.feedback,
         "last_event_id": message.last_event_id,
@@ -352,6 +360,10 @@ def _sampling_json(sampling: Sampling) -> str:
 # Nearly all turns have this one. Others are not kept: stop strings are somebody's words.
 _USUAL: Final = Sampling()
 _USUALLY: Final = _sampling_json(_USUAL)
+
+
+def _prompt_json(prompt: Sequence[PromptMessage]) -> str:
+    return _encode([[m.role, m.content, m.ids, m.tokenizer] for m in prompt])
 
 
 def _prompt(text: str) -> tuple[PromptMessage, ...]:

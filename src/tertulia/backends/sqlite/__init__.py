@@ -18,6 +18,7 @@ from tertulia.backends.sqlite.evaluation import SqliteEvaluation
 from tertulia.backends.sqlite.file import open_writer, prepare, store_error
 from tertulia.backends.sqlite.files import SqliteFiles
 from tertulia.backends.sqlite.instructions import SqliteInstructions
+from tertulia.backends.sqlite.known import KnownKeys
 from tertulia.backends.sqlite.ledger import SqliteLedger
 from tertulia.backends.sqlite.log import SqliteLog
 from tertulia.backends.sqlite.loose import SqliteLooseTurns
@@ -58,7 +59,7 @@ class SqliteBackend:
             self._lock.release()
             raise
         self._readers = Readers(path)
-        writer, readers = self._writer, self._readers
+        writer, readers, known = self._writer, self._readers, KnownKeys()
         self.log = SqliteLog(writer, clock)
         self.turns = SqliteTurns(writer, readers, self.log, clock)
         self.loose = SqliteLooseTurns(writer, self.log, clock)
@@ -71,10 +72,10 @@ class SqliteBackend:
         self.tasks = SqliteTasks(writer, readers, clock)
         self.summaries = SqliteSummaries(writer, readers)
         self.shares = SqliteShares(writer, readers, clock)
-        self.accounts = SqliteAccounts(writer, readers, clock)
+        self.accounts = SqliteAccounts(writer, readers, known, clock)
         self.ledger = SqliteLedger(writer, readers)
         self.sessions = SqliteSessions(writer, readers, clock)
-        self.api_keys = SqliteApiKeys(writer, readers, clock)
+        self.api_keys = SqliteApiKeys(writer, readers, known, clock)
         self.prompts = SqlitePrompts(writer, readers)
         self.instructions = SqliteInstructions(writer, readers, clock)
         self.evaluation = SqliteEvaluation(readers)
@@ -82,7 +83,7 @@ class SqliteBackend:
         self.batches = SqliteBatches(writer, readers, clock)
         self.batch_work = SqliteBatchWork(writer, readers, clock)
         self.deletions = SqliteDeletions(writer, readers, clock)
-        self.erasure = SqliteErasure(writer, readers, clock)
+        self.erasure = SqliteErasure(writer, readers, known, clock)
         self.transcripts = SqliteTranscripts(readers)
         self.imports = SqliteImports(writer, readers, clock)
         self.import_work = SqliteImportWork(writer, clock)

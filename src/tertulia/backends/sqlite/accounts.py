@@ -11,6 +11,7 @@ from tertulia.backends.changes import USER_FIELDS, demand_changeable
 from tertulia.backends.sql import statements
 from tertulia.backends.sql.account_rows import user_of, user_values
 from tertulia.backends.sql.pages import page_by_id, users_wanted
+from tertulia.backends.sqlite.known import KnownKeys
 from tertulia.backends.sqlite.readers import Readers
 from tertulia.backends.sqlite.turns import spent_of
 from tertulia.backends.sqlite.writer import Writer
@@ -25,9 +26,10 @@ Database = sqlite3.Connection
 class SqliteAccounts:
     """The `Accounts` port."""
 
-    def __init__(self, writer: Writer, readers: Readers, clock: Clock) -> None:
+    def __init__(self, writer: Writer, readers: Readers, known: KnownKeys, clock: Clock) -> None:
         self._writer = writer
         self._readers = readers
+        self._known = known
         self._clock = clock
 
     async def add(self, user: User) -> User | None:
@@ -45,9 +47,7 @@ class SqliteAccounts:
     async def by_name(self, name: str) -> User | None:
         """The user of that name in any case."""
         values = {"name_key": name.casefold()}
-        row = await self._readers.look(
-            lambda database: database.execute(SQL["by_name"], values).fetchone()
-        )
+        row = await self._readers.row(SQL["by_name"], values)
         return user_of(row) if row is not None else None
 
     async def change(self, user_id: str, changes: Mapping[str, Any]) -> User | None:
@@ -62,7 +62,7 @@ class SqliteAccounts:
             database.execute(SQL["change"], user_values(changed))
             return changed
 
-        return await self._writer.put(step)
+        return await self._writer.put(step, lambda _: self._known.forget_all())
 
     async def count(self) -> int:
         """How many users there are."""

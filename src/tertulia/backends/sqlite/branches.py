@@ -15,8 +15,8 @@ from tertulia.backends.sqlite.turns import give_back, settle_turn
 from tertulia.backends.sqlite.writer import Writer
 from tertulia.backends.transitions import loses_title
 from tertulia.core.deletions import DeletionKind, key_mark
+from tertulia.core.ranks import worst_cost
 from tertulia.core.types import Conversation, Head, Message, Page, Turn
-from tertulia.core.waiting import worst_cost
 from tertulia.ports import Clock
 
 SQL: Final = statements("sqlite", "branches")

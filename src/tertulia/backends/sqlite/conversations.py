@@ -24,9 +24,9 @@ from tertulia.backends.sqlite.readers import Readers
 from tertulia.backends.sqlite.turns import give_back, settle_turn
 from tertulia.backends.sqlite.writer import Writer
 from tertulia.core.deletions import kind_of
+from tertulia.core.ranks import worst_cost
 from tertulia.core.search import looked_through, searched
 from tertulia.core.types import Conversation, Page
-from tertulia.core.waiting import worst_cost
 from tertulia.ports import Clock, StoreUnavailable
 
 SQL: Final = statements("sqlite", "conversations")
@@ -155,7 +155,9 @@ class SqliteConversations:
             aged = database.execute(SQL["aged"], of_conversation).fetchone()
             if conversation_id is not None and aged is None:
                 return None
-            turns = [turn_of(row) for row in database.execute(SQL["turns_of"], of_conversation)]
+            which = "turns" if conversation_id is not None else "loose_turns"
+            rows = database.execute(SQL[f"{which}_of"], of_conversation)
+            turns = [turn_of(row) for row in rows]
             running = [turn for turn in turns if not turn.status.is_final]
             for turn in running:
                 if turn.epoch > 0:  # it may have used the accelerator: its reservation is its price
@@ -164,7 +166,7 @@ class SqliteConversations:
                     give_back(database, turn, worst_cost(turn))
             gone[:] = [turn.reply_id for turn in turns]
             bury_logs(database, gone, now)
-            database.execute(SQL["delete_turns"], of_conversation)
+            database.execute(SQL[f"delete_{which}"], of_conversation)
             database.execute(SQL["delete"], of_conversation)
             order(database, owner, conversation_id or "", kind_of(conversation_id, idle_s), now)
             self._writer.scrub()

@@ -15,6 +15,7 @@ from tertulia.backends.sql.deletion_rows import (
     deletions_wanted,
     order_values,
 )
+from tertulia.backends.sqlite.known import KnownKeys
 from tertulia.backends.sqlite.readers import Readers
 from tertulia.backends.sqlite.writer import Writer
 from tertulia.core.deletions import Deletion, DeletionKind, Place, Scrubbed, name_mark
@@ -82,9 +83,10 @@ class SqliteDeletions:
 class SqliteErasure:
     """The `Erasure` port."""
 
-    def __init__(self, writer: Writer, readers: Readers, clock: Clock) -> None:
+    def __init__(self, writer: Writer, readers: Readers, known: KnownKeys, clock: Clock) -> None:
         self._writer = writer
         self._readers = readers
+        self._known = known
         self._clock = clock
 
     async def close(self, user_id: str) -> bool:
@@ -103,7 +105,7 @@ class SqliteErasure:
             self._writer.scrub()
             return True
 
-        return await self._writer.put(step)
+        return await self._writer.put(step, lambda _: self._known.forget_all())
 
     async def left(self, deletion: Deletion) -> frozenset[Place]:
         """Places that hold something still. No log is left behind here."""
@@ -139,8 +141,3 @@ class SqliteErasure:
 def order(database: Database, owner: str, target: str, kind: DeletionKind, now: float) -> None:
     """Leaves an order to delete, within the transaction that deletes the rows."""
     database.execute(SQL["order"], order_values(owner, target, kind, now))
-
-
-def has_left(database: Database, owner: str) -> bool:
-    """Whether an account was closed, within the transaction that would write for it."""
-    return database.execute(SQL["has_left"], {"owner": owner}).fetchone() is not None

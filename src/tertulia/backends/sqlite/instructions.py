@@ -46,14 +46,12 @@ class SqliteInstructions:
 
     async def current(self, owner: str) -> InstructionsVersion | None:
         """The newest, if it says anything."""
-        return instructions_of(await self._readers.look(lambda database: _newest(database, owner)))
+        return instructions_of(await self._readers.row(SQL["current"], {"owner": owner}))
 
     async def find(self, owner: str, version: int) -> InstructionsVersion | None:
         """A version that was not removed."""
         values = {"owner": owner, "version": version}
-        row = await self._readers.look(
-            lambda database: database.execute(SQL["find"], values).fetchone()
-        )
+        row = await self._readers.row(SQL["find"], values)
         return instructions_of(row)
 
     async def forget(self, owner: str) -> None:

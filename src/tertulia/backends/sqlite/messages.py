@@ -62,7 +62,7 @@ class SqliteMessages:
 
     async def find(self, owner: str, message_id: str) -> Message | None:
         """One message with its tokens."""
-        row = await self._readers.look(lambda database: _row(database, owner, message_id))
+        row = await self._readers.row(SQL["find"], {"owner": owner, "id": message_id})
         return message_of(row) if row is not None else None
 
     async def branch(
@@ -75,9 +75,7 @@ class SqliteMessages:
             "to_head": leaf is HEAD,
             "leaf": None if leaf is HEAD else leaf,
         }
-        row = await self._readers.look(
-            lambda database: database.execute(SQL["branch"], values).fetchone()
-        )
+        row = await self._readers.row(SQL["branch"], values)
         return branch_of(row) if row is not None else None
 
     async def texts(self, owner: str, message_ids: Sequence[str]) -> Sequence[PromptMessage]:

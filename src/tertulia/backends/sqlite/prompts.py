@@ -33,7 +33,7 @@ class SqlitePrompts:
 
     async def rollout(self) -> Rollout | None:
         """What was last rolled out."""
-        row = await self._readers.look(lambda database: database.execute(SQL["rollout"]).fetchone())
+        row = await self._readers.row(SQL["rollout"], {})
         return rollout_of(row) if row is not None else None
 
     async def roll_out(self, seen: Rollout | None, to: Rollout) -> bool:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar
@@ -44,14 +44,17 @@ class Readers:
         after all, or have to wait for a lock, a thread is asked.
         """
         try:
-            if self._here is None:
-                self._here = self._open()
-                self._here.execute("PRAGMA busy_timeout = 0")
-                self._here.set_progress_handler(self._is_long, LOOK_STEPS)
-            self._looked = 0
-            return _in_transaction(self._here, query)
+            return _in_transaction(self._at_hand(), query)
         except sqlite3.OperationalError:
             return await self.ask(query)
+
+    async def row(self, statement: str, values: Mapping[str, object]) -> sqlite3.Row | None:
+        """The one row that `statement` finds by its key, looked up as `look` does. One statement is
+        a transaction by itself: to begin and end it would take as long again."""
+        try:
+            return _row(self._at_hand(), statement, values)
+        except sqlite3.OperationalError:
+            return await self.ask(lambda database: _row(database, statement, values))
 
     async def ask(self, query: Callable[[sqlite3.Connection], R]) -> R:
         """The answer of `query`, which must only read."""
@@ -70,6 +73,14 @@ class Readers:
             database.close()
         self._opened.clear()
 
+    def _at_hand(self) -> sqlite3.Connection:
+        if self._here is None:
+            self._here = self._open()
+            self._here.execute("PRAGMA busy_timeout = 0")
+            self._here.set_progress_handler(self._is_long, LOOK_STEPS)
+        self._looked = 0
+        return self._here
+
     def _is_long(self) -> bool:
         self._looked += 1
         return self._looked > LOOK_LENGTH
@@ -87,6 +98,13 @@ class Readers:
             return _in_transaction(database, query)
         except sqlite3.Error as error:
             raise store_error(error) from error
+
+
+def _row(
+    database: sqlite3.Connection, statement: str, values: Mapping[str, object]
+) -> sqlite3.Row | None:
+    row: sqlite3.Row | None = database.execute(statement, values).fetchone()
+    return row
 
 
 def _in_transaction(database: sqlite3.Connection, query: Callable[[sqlite3.Connection], R]) -> R:

@@ -36,9 +36,7 @@ class SqliteSessions:
     async def find(self, token_hash: str) -> Session | None:
         """The live session of an enabled user."""
         values = {"token_hash": token_hash, "now": self._clock.now()}
-        row = await self._readers.look(
-            lambda database: database.execute(SQL["find"], values).fetchone()
-        )
+        row = await self._readers.row(SQL["find"], values)
         if row is None:
             return None
         return Session(user_of(row), token_hash, row["age_s"])

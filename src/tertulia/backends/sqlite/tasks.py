@@ -97,9 +97,7 @@ class SqliteSummaries:
         return await self._one("find", values)
 
     async def _one(self, statement: str, values: dict[str, Any]) -> Summary | None:
-        row = await self._readers.look(
-            lambda database: database.execute(SUMMARIES[statement], values).fetchone()
-        )
+        row = await self._readers.row(SUMMARIES[statement], values)
         return summary_of(row) if row is not None else None
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property, partial
 from typing import Any, Final
 
 from tertulia.backends.sql import statements
@@ -19,7 +18,6 @@ from tertulia.backends.sql.rows import (
     turn_of,
     turn_values,
 )
-from tertulia.backends.sqlite.deletions import has_left
 from tertulia.backends.sqlite.log import SqliteLog, log_attempt, restart_log
 from tertulia.backends.sqlite.readers import Readers
 from tertulia.backends.sqlite.writer import Writer
@@ -40,6 +38,7 @@ from tertulia.backends.transitions import (
 )
 from tertulia.core.deletions import key_mark
 from tertulia.core.quota import Settlement, cost, ledger_moment, settle, settling_moment
+from tertulia.core.ranks import rank_of, unused_cost, virtual_time, worst_cost
 from tertulia.core.types import (
     Admission,
     Admitted,
@@ -55,7 +54,6 @@ from tertulia.core.types import (
     Turn,
     Usage,
 )
-from tertulia.core.waiting import rank_of, unused_cost, virtual_time, worst_cost
 from tertulia.ports import Clock
 
 SQL: Final = statements("sqlite", "turns")
@@ -90,13 +88,13 @@ class SqliteTurns:
 
     async def find(self, owner: str, reply_id: str) -> Turn | None:
         """The owner's turn, whatever its status."""
-        values = {"owner": owner, "reply_id": reply_id}
-        return await self._readers.look(lambda database: _one(database, "by_reply", values))
+        row = await self._readers.row(SQL["by_reply"], {"owner": owner, "reply_id": reply_id})
+        return stored_turn(row) if row is not None else None
 
     async def find_by_key(self, owner: str, key: str) -> Turn | None:
         """The turn that this owner began under `key`."""
-        values = {"owner": owner, "key": key}
-        return await self._readers.look(lambda database: _one(database, "by_key", values))
+        row = await self._readers.row(SQL["by_key"], {"owner": owner, "key": key})
+        return stored_turn(row) if row is not None else None
 
     async def note(self, held: Held, note: Note) -> bool:
         """Who answers, under an epoch; False when superseded."""
@@ -149,11 +147,8 @@ class SqliteTurns:
 
 def spent_of(database: Database, owner: str, now: float) -> Spent:
     """What the owner has used and holds now."""
-    of_owner = {"owner": owner}
-    now_ms = ledger_moment(_ledger_ms(database, owner), now)
-    balances = balances_of(database.execute(SQL["balances"], of_owner))
-    holdings = tuple(holding_of(row) for row in database.execute(SQL["open_of_owner"], of_owner))
-    return Spent(now_ms, balances, holdings)
+    open_turns = database.execute(SQL["open_of_owner"], {"owner": owner})
+    return _spent(database, owner, _ledger_ms(database, owner), open_turns, now)
 
 
 def settle_turn(database: Database, turn: Turn, usage: Usage, now: float) -> None:
@@ -195,17 +190,18 @@ def put_balances(database: Database, owner: str, balances: Mapping[str, Balance]
 
 def _admit(new: NewTurn, limits: Limits, now: float, database: Database) -> Admission:
     known = _one(database, "by_key", {"owner": new.owner, "key": new.key})
-    answer = entrance(new, known, limits, _Lookup(database, new, now))
+    door = _Door(database, new, now)
+    answer = entrance(new, known, limits, door)
     if not isinstance(answer, Entrance):
         return answer
     _pass(database, new.owner, ledger_moment(None, now))
     if known is None:
-        return Admitted(_begin(database, new, limits, answer, now))
+        return Admitted(_begin(database, new, limits, answer, door))
     return Admitted(_again(database, known, new, limits, answer, now))
 
 
 def _ledger_ms(database: Database, owner: str) -> int | None:
-    door = database.execute(SQL["door"], {"owner": owner}).fetchone()
+    door = database.execute(SQL["ledger"], {"owner": owner}).fetchone()
     return door["ledger_ms"] if door is not None else None
 
 
@@ -213,60 +209,83 @@ def _pass(database: Database, owner: str, ledger_ms: int) -> None:
     database.execute(SQL["pass"], {"owner": owner, "ledger_ms": ledger_ms})
 
 
-@dataclass(frozen=True, slots=True)
-class _Lookup:
-    """What admission looks up."""
+def _spent(
+    database: Database,
+    owner: str,
+    ledger_ms: int | None,
+    open_turns: Iterable[sqlite3.Row],
+    now: float,
+) -> Spent:
+    balances = balances_of(database.execute(SQL["balances"], {"owner": owner}))
+    return Spent(ledger_moment(ledger_ms, now), balances, tuple(map(holding_of, open_turns)))
 
-    database: Database
-    new: NewTurn
-    now: float
+
+class _Door:
+    """What admission looks up: all that is one row each at once, the rest when it is asked for."""
+
+    def __init__(self, database: Database, new: NewTurn, now: float) -> None:
+        values = {
+            "owner": new.owner,
+            "conversation_id": new.conversation_id,
+            "key_mark": key_mark(new.key),
+        }
+        self._row = database.execute(SQL["door"], values).fetchone()
+        self._database = database
+        self._new = new
+        self.now = now
+        self.last_seq: int = self._row["last_seq"]
+        self.moves: int = self._row["moves"] or 0
 
     def has_left(self) -> bool:
-        return has_left(self.database, self.new.owner)
+        return bool(self._row["has_left"])
 
     def has_conversation(self) -> bool:
-        values = {"owner": self.new.owner, "id": self.new.conversation_id}
-        return self.database.execute(CONVERSATIONS["is_there"], values).fetchone() is not None
+        return self._row["moves"] is not None
 
     def was_deleted(self) -> bool:
-        values = {
-            "owner": self.new.owner,
-            "conversation_id": self.new.conversation_id,
-            "key_mark": key_mark(self.new.key),
-        }
-        return self.database.execute(BRANCHES["was_deleted"], values).fetchone() is not None
+        return bool(self._row["was_deleted"])
 
     def message(self, message_id: str | None) -> Placed | None:
-        values = {"owner": self.new.owner, "id": message_id}
-        row = self.database.execute(MESSAGES["place"], values).fetchone()
+        values = {"owner": self._new.owner, "id": message_id}
+        row = self._database.execute(MESSAGES["place"], values).fetchone()
         return Placed(*row) if row is not None else None
 
     def open_turns(self) -> Iterator[OpenTurn]:
-        values = {"owner": self.new.owner, "conversation_id": self.new.conversation_id}
-        for row in self.database.execute(SQL["open_of_conversation"], values).fetchall():
-            yield OpenTurn(row["reply_id"], row["user_message_id"], row["parent_id"])
+        for row in self._open:
+            if row["conversation_id"] == self._new.conversation_id:
+                yield OpenTurn(row["reply_id"], row["user_message_id"], row["parent_id"])
 
     def spent(self) -> Spent:
-        return spent_of(self.database, self.new.owner, self.now)
+        ledger_ms = self._row["ledger_ms"]
+        return _spent(self._database, self._new.owner, ledger_ms, self._open, self.now)
+
+    @cached_property
+    def _open(self) -> list[sqlite3.Row]:
+        return self._database.execute(SQL["open_of_owner"], {"owner": self._new.owner}).fetchall()
 
 
-def _begin(database: Database, new: NewTurn, limits: Limits, place: Entrance, now: float) -> Turn:
-    turn = begun(new, limits, place, now)
+def _begin(database: Database, new: NewTurn, limits: Limits, place: Entrance, door: _Door) -> Turn:
+    turn = begun(new, limits, place, door.now)
     written = {**turn_values(turn, place.parent_id), "rank": _rank(database, turn)}
     try:
         if turn.conversation_id is not None:
-            values = {"owner": turn.owner, "conversation_id": turn.conversation_id}
-            seq = 1 + database.execute(MESSAGES["last_seq"], values).fetchone()[0]
-            if new.kind == "message":
-                asked = user_message(new, seq, now)
-                database.execute(MESSAGES["add"], message_values(asked))
-                seq += 1
-            database.execute(MESSAGES["add"], message_values(reply_message(turn, new, seq)))
-            _move_head(database, turn, new.title, now)
+            _add_messages(database, turn, new, door)
+            database.execute(CONVERSATIONS["move_head"], _head_values(turn, new.title, door.now))
         database.execute(SQL["add"], written)
     except sqlite3.IntegrityError:
         raise ValueError(f"{turn.reply_id} or {new.user_message_id} is there already") from None
     return turn
+
+
+def _add_messages(database: Database, turn: Turn, new: NewTurn, door: _Door) -> None:
+    """What was asked, if that is new, and the reply, which is shown from now on."""
+    seq = door.last_seq + 1
+    if new.kind == "message":
+        asked = user_message(new, seq, door.now)
+        database.execute(MESSAGES["add"], message_values(asked))
+        seq += 1
+    reply = message_values(reply_message(turn, new, seq), shown=door.moves + 1)
+    database.execute(MESSAGES["add"], reply)
 
 
 def _note_values(held: Held, note: Note, before: sqlite3.Row) -> dict[str, Any]:
@@ -295,7 +314,9 @@ def _again(
     restart_log(database, turn.reply_id, turn.epoch, attempt)
     if turn.conversation_id is not None:
         _show(database, turn, None)
-        _move_head(database, turn, new.title, now)
+        database.execute(CONVERSATIONS["move_head"], _head_values(turn, new.title, now))
+        shown = {"owner": turn.owner, "conversation_id": turn.conversation_id}
+        database.execute(BRANCHES["mark"], {**shown, "leaf": turn.reply_id})
     return turn
 
 
@@ -311,17 +332,14 @@ def _rank(database: Database, turn: Turn) -> int:
     return rank
 
 
-def _move_head(database: Database, turn: Turn, title: str, now: float) -> None:
-    values = {
+def _head_values(turn: Turn, title: str, now: float) -> dict[str, Any]:
+    return {
         "owner": turn.owner,
         "id": turn.conversation_id,
         "reply_id": turn.reply_id,
         "title": title,
         "now": now,
     }
-    database.execute(CONVERSATIONS["move_head"], values)
-    shown = {"owner": turn.owner, "conversation_id": turn.conversation_id, "leaf": turn.reply_id}
-    database.execute(BRANCHES["mark"], shown)
 
 
 def _one(database: Database, statement: str, values: Mapping[str, object]) -> Turn | None:

@@ -44,13 +44,15 @@ class ValkeyPromises:
         pool: str = "",
         wait_s: float,
         limit_s: float,
+        kept_s: float,
         starts_per_s: float,
     ) -> float | None:
         """None to come in, or the seconds to come back after."""
         # Braces: both in one slot of a cluster. A model's name may have some, which end one early.
         apart = f":{hashlib.sha256(pool.encode()).hexdigest()[:16]}" if pool else ""
         moments = f"tertulia:promises:{{{lane.name.lower()}{apart}}}"
-        words = (wait_s * 1000, limit_s * 1000, 1000 / starts_per_s, returns.spread(owner))
+        times = (wait_s * 1000, limit_s * 1000, kept_s * 1000, 1000 / starts_per_s)
+        words = (*times, returns.spread(owner))
         told: int = await self._client.run(
             _PROMISE,
             [moments, f"{moments}:state"],

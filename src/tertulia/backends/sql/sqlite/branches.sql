@@ -102,11 +102,6 @@ INSERT INTO deleted_keys (owner, conversation_id, key_mark)
 VALUES (:owner, :conversation_id, :key_mark)
 ON CONFLICT DO NOTHING;
 
--- name: was_deleted
--- Whether what was begun under a key was deleted from a conversation.
-SELECT 1 FROM deleted_keys
-WHERE owner = :owner AND conversation_id = :conversation_id AND key_mark = :key_mark;
-
 -- name: delete_turns
 -- Removes the turns of some replies.
 DELETE FROM turns WHERE +owner = :owner AND reply_id IN (SELECT value FROM json_each(:ids));

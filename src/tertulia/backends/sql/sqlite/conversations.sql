@@ -14,10 +14,6 @@ SELECT c.*, (
 FROM conversations c
 WHERE c.owner = :owner AND c.id = :id;
 
--- name: is_there
--- Whether the owner has a conversation.
-SELECT 1 FROM conversations WHERE owner = :owner AND id = :id;
-
 -- name: add
 -- A new conversation, with the instructions that its owner has now.
 INSERT INTO conversations (
@@ -107,14 +103,31 @@ SELECT 1 FROM conversations
 WHERE owner = :owner AND id = :id AND (:until IS NULL OR max(updated_at, coalesce(arrived_at, 0)) <= :until);
 
 -- name: turns_of
--- All turns of a conversation, or of none, oldest first.
+-- All turns of a conversation, oldest first: those of its replies.
 SELECT * FROM whole_turns
-WHERE owner = :owner AND conversation_id IS :id
+WHERE +owner = :owner AND reply_id IN (
+  SELECT id FROM messages
+  WHERE owner = :owner AND conversation_id = :id AND role = 'assistant'
+)
 ORDER BY created_at, reply_id;
 
 -- name: delete_turns
+-- Removes those turns; their messages must be there still.
+DELETE FROM turns
+WHERE +owner = :owner AND reply_id IN (
+  SELECT id FROM messages
+  WHERE owner = :owner AND conversation_id = :id AND role = 'assistant'
+);
+
+-- name: loose_turns_of
+-- All turns of an owner that belong to no conversation, oldest first.
+SELECT * FROM whole_turns
+WHERE owner = :owner AND thread > ''
+ORDER BY created_at, reply_id;
+
+-- name: delete_loose_turns
 -- Removes those turns.
-DELETE FROM turns WHERE owner = :owner AND conversation_id IS :id;
+DELETE FROM turns WHERE owner = :owner AND thread > '';
 
 -- name: delete
 -- Removes a conversation; its messages go with it.

@@ -69,10 +69,6 @@ DELETE FROM links WHERE user_id = :id;
 -- Every key of a user's programs.
 DELETE FROM api_keys WHERE owner = :id;
 
--- name: has_left
--- Whether an account was closed.
-SELECT 1 FROM departed WHERE id = :owner;
-
 -- name: holds_conversation
 -- Whether a conversation is there.
 SELECT EXISTS (SELECT 1 FROM conversations WHERE owner = :owner AND id = :target) AS rows;
@@ -91,10 +87,12 @@ SELECT
   OR EXISTS (SELECT 1 FROM file_parts WHERE owner = :owner) AS files;
 
 -- name: aged_conversations
--- Conversations that nobody wrote in, or brought along, for longer than their owner's are kept.
+-- Conversations that nobody wrote in, or brought along, for longer than their owner's are kept. The
+-- list has each of its four parts in the order of time.
 SELECT c.owner, c.id
-FROM json_each(:kept) k JOIN conversations c
-  ON c.owner = k.value ->> 0 AND c.updated_at <= :now - (k.value ->> 1)
+FROM json_each(:kept) k JOIN conversations c INDEXED BY conversations_list
+  ON c.owner = k.value ->> 0 AND c.archived IN (0, 1) AND c.pinned IN (0, 1)
+  AND c.updated_at <= :now - (k.value ->> 1)
   AND coalesce(c.arrived_at, 0) <= :now - (k.value ->> 1)
 ORDER BY c.owner, c.id
 LIMIT :rows;

@@ -8,11 +8,6 @@ SELECT * FROM messages WHERE owner = :owner AND id = :id;
 -- Where a message stands in its tree.
 SELECT id, role, conversation_id, parent_id FROM messages WHERE owner = :owner AND id = :id;
 
--- name: last_seq
--- The number of the newest message of a conversation.
-SELECT coalesce(max(seq), 0) FROM messages
-WHERE owner = :owner AND conversation_id = :conversation_id;
-
 -- name: page
 -- The newest messages before a number, newest first.
 SELECT * FROM page_messages
@@ -55,13 +50,13 @@ WHERE owner = :owner AND id IN (SELECT value FROM json_each(:ids));
 -- name: add
 -- A new message.
 INSERT INTO messages (
-  owner, conversation_id, seq, id, parent_id, role, content, tokens, tokenizer, status, created_at,
-  model, requested, reason, finish, notices, failure, feedback, last_event_id, ids,
+  owner, conversation_id, seq, id, parent_id, shown, role, content, tokens, tokenizer, status,
+  created_at, model, requested, reason, finish, notices, failure, feedback, last_event_id, ids,
   bits_0, bits_1, bits_2, bits_3, bits_4, bits_5, bits_6, bits_7, bits_8, bits_9, bits_10, bits_11,
   bits_12, bits_13, bits_14, bits_15
 ) VALUES (
-  :owner, :conversation_id, :seq, :id, :parent_id, :role, :content, :tokens, :tokenizer, :status,
-  :created_at, :model, :requested, :reason, :finish, :notices, :failure, :feedback,
+  :owner, :conversation_id, :seq, :id, :parent_id, :shown, :role, :content, :tokens, :tokenizer,
+  :status, :created_at, :model, :requested, :reason, :finish, :notices, :failure, :feedback,
   :last_event_id, :ids,
   :bits_0, :bits_1, :bits_2, :bits_3, :bits_4, :bits_5, :bits_6, :bits_7, :bits_8, :bits_9,
   :bits_10, :bits_11, :bits_12, :bits_13, :bits_14, :bits_15

@@ -27,16 +27,10 @@ UPDATE turns SET
 WHERE owner = :owner AND reply_id = :reply_id;
 
 -- name: open_of_owner
--- What an owner holds now: open turns, oldest first.
-SELECT reply_id, lane, reserved, answer_tokens, budgets FROM turns
+-- An owner's open turns, oldest first: what they hold, and what can be in the way of another.
+SELECT reply_id, lane, reserved, answer_tokens, budgets, conversation_id, user_message_id, parent_id
+FROM turns
 WHERE owner = :owner AND status IN ('queued', 'running')
-ORDER BY created_at, reply_id;
-
--- name: open_of_conversation
--- The open turns of one conversation: what can be in the way of another.
-SELECT reply_id, user_message_id, parent_id FROM turns
-WHERE owner = :owner AND conversation_id = :conversation_id
-  AND status IN ('queued', 'running')
 ORDER BY created_at, reply_id;
 
 -- name: balances
@@ -44,7 +38,24 @@ ORDER BY created_at, reply_id;
 SELECT budget, used, at_ms, size, refill_ms FROM balances WHERE owner = :owner;
 
 -- name: door
--- The owner's row.
+-- The owner's row, and of what a new turn would belong to: whether the account was closed, whether
+-- what was begun under the key was deleted, the moves of the conversation (NULL: it is not there),
+-- and the number of its newest message.
+SELECT
+  (SELECT ledger_ms FROM doors WHERE owner = :owner) AS ledger_ms,
+  EXISTS (SELECT 1 FROM departed WHERE id = :owner) AS has_left,
+  EXISTS (
+    SELECT 1 FROM deleted_keys
+    WHERE owner = :owner AND conversation_id = :conversation_id AND key_mark = :key_mark
+  ) AS was_deleted,
+  (SELECT moves FROM conversations WHERE owner = :owner AND id = :conversation_id) AS moves,
+  (
+    SELECT coalesce(max(seq), 0) FROM messages
+    WHERE owner = :owner AND conversation_id = :conversation_id
+  ) AS last_seq;
+
+-- name: ledger
+-- The latest moment at which the owner's ledger was looked at or written.
 SELECT ledger_ms FROM doors WHERE owner = :owner;
 
 -- name: add

@@ -1,12 +1,14 @@
 -- Lets a newcomer into a lane, or says when to come back: `core.returns.Returns.ask`, for all gateways.
--- KEYS: moments by owner, state. ARGV: owner, how long it would be waited and may be, milliseconds
--- from one begin to the next, the owner's part of a spread; then what is the same for all: aim,
--- grace, shortest, longest, most, keeps, believed, fewest. Times are in milliseconds.
+-- KEYS: moments by owner, state. ARGV: owner, how long it would be waited, may be, and may be by who
+-- comes back when he was told, milliseconds from one begin to the next, the owner's part of a spread;
+-- then what is the same for all: aim, grace, shortest, longest, most, keeps, believed, fewest. Times
+-- are in milliseconds.
 -- Answers -1 to come in, or after how many milliseconds to come back.
 local owner, wait, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local gap, spread, aim, grace = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
-local shortest, longest, most = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
-local keeps, believed, fewest = tonumber(ARGV[11]), tonumber(ARGV[12]), tonumber(ARGV[13])
+local back, gap, spread = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local aim, grace, shortest = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
+local longest, most = tonumber(ARGV[10]), tonumber(ARGV[11])
+local keeps, believed, fewest = tonumber(ARGV[12]), tonumber(ARGV[13]), tonumber(ARGV[14])
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local state = redis.call('HMGET', KEYS[2], 'booked', 'last', 'kept', 'missed')
@@ -28,7 +30,7 @@ local share = math.max(fewest, (believed + kept) / (believed + kept + missed))
 local due = tonumber(redis.call('ZSCORE', KEYS[1], owner) or nil)
 if due and due - now <= shortest / 2 then
   redis.call('ZREM', KEYS[1], owner)
-  if wait <= limit then
+  if wait <= back then
     kept, missed = keeps * kept + 1, keeps * missed
     return answer(-1)
   end

@@ -295,7 +295,6 @@ _TABLES = (
       UNIQUE (owner, key)
     )
     """,
-    "CREATE INDEX turns_conversation ON turns (owner, conversation_id)",
     # What is to be forgotten: of no conversation, the oldest end first.
     "CREATE INDEX turns_ended ON turns (finished_at) WHERE kind = 'stateless'",
     "CREATE INDEX turns_thread ON turns (owner, thread) WHERE thread IS NOT NULL",
@@ -491,8 +490,6 @@ _TABLES = (
       left_at REAL NOT NULL
     ) WITHOUT ROWID
     """,
-    # What is older than its plan keeps it.
-    "CREATE INDEX conversations_age ON conversations (owner, updated_at)",
     """
     CREATE TABLE imports (
       owner TEXT NOT NULL,
