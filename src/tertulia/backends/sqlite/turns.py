@@ -236,6 +236,10 @@ class _Lookup:
         }
         return self.database.execute(BRANCHES["was_deleted"], values).fetchone() is not None
 
+    def goes_on(self) -> bool:
+        values = {"owner": self.new.owner, "key": self.new.key}
+        return self.database.execute(SQL["goes_on"], values).fetchone() is not None
+
     def message(self, message_id: str | None) -> Placed | None:
         values = {"owner": self.new.owner, "id": message_id}
         row = self.database.execute(MESSAGES["place"], values).fetchone()
