@@ -38,8 +38,9 @@ PIECE_TOKENS: Final = 4_000
 # newest count.
 PIECES: Final = 8
 
-# Changed whenever the words below change: a stored summary names what it was made with.
-VERSION: Final = "1"
+# Changed whenever the words below change, or what is written beside the model's: a stored summary
+# names what it was made with.
+VERSION: Final = "2"
 _TITLE_REQUEST: Final = (
     "Write a title for this conversation: at most six words, in its language. "
     "Answer with the title alone."
