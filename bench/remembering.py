@@ -28,6 +28,11 @@ ANSWER_TOKENS: Final = 16
 GOAL: Final = 0.8
 # All summaries of one moment, by the larger model on two threads.
 PAUSE_S: Final = 300.0
+# What somebody asks to be remembered is kept by other means than what is said in passing.
+TOLD: Final = {
+    "to remember": "Hello! My code word is {word}. Please remember it.",
+    "in passing": "Hello! My code word is {word}.",
+}
 CODE_WORDS: Final = [
     "quince",
     "harbour",
@@ -72,13 +77,12 @@ async def all_say(desk: Desk, talks: Sequence[Talk], contents: Sequence[str]) ->
     return turns
 
 
-async def talked(desk: Desk, talks: Sequence[Talk], n_turns: int) -> list[bool]:
-    """All talks to their ends; which of them know the word."""
+async def talked(desk: Desk, talks: Sequence[Talk], n_turns: int, first: str) -> list[bool]:
+    """All talks to their ends; which of them know the word that the `first` message tells."""
     begun = time.monotonic()
     for talk in talks:
         await desk.open(talk.name)
-    first = [f"Hello! My code word is {talk.word}. Please remember it." for talk in talks]
-    await all_say(desk, talks, first)
+    await all_say(desk, talks, [first.format(word=talk.word) for talk in talks])
     for n in range(n_turns):
         turns = await all_say(desk, talks, [message(n + talk.number) for talk in talks])
         cached = sum(turn.usage.cached for turn in turns) / sum(turn.usage.input for turn in turns)
@@ -128,7 +132,7 @@ async def measure(options: argparse.Namespace) -> None:
     scribe = _small if options.scribe == "small" else scribe_of
     with patch("tertulia.worker.remember.scribe_of", scribe):
         async with made as desk:
-            known = await talked(desk, talks, options.turns)
+            known = await talked(desk, talks, options.turns, TOLD[options.told])
             if options.show:
                 for made_of in desk.backend.store.summaries.values():
                     print(f"  {made_of.upto} {made_of.tokens}: {made_of.text!r}")
@@ -150,6 +154,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.add_argument("--window", type=int, default=WINDOW)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--arithmetic", choices=("llama.cpp", "openvino"), default="llama.cpp")
+    parser.add_argument("--told", choices=tuple(TOLD), default="to remember")
     parser.add_argument("--scribe", choices=("large", "small"), default="large")
     parser.add_argument("--show", action="store_true", help="print the summaries")
     asyncio.run(measure(parser.parse_args(arguments)))

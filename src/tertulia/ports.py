@@ -99,11 +99,13 @@ class Turns(Protocol):
 
     Promises
     * `admit` is one transaction and answers with the first that holds: KeyReused (this owner's key
-      is known with another `body_sha`), Repeated (known, and its turn has not failed), Missing
-      (conversation, or parent, or for `regenerate` the user's message is not this owner's; what was
-      begun there under this key was deleted; or the owner's account was closed), Busy,
-      TooManyRunning, BudgetExhausted, Admitted. Everything but Admitted changes nothing.
-    * A stored turn that FAILED is admitted again under its key with the same body: it goes back
+      is known with another `body_sha`), Repeated (known, and its turn has not failed, or something
+      was said below its reply), Missing (conversation, or parent, or for `regenerate` the user's
+      message is not this owner's; what was begun there under this key was deleted; or the owner's
+      account was closed), Busy, TooManyRunning, BudgetExhausted, Admitted. Everything but Admitted
+      changes nothing.
+    * A stored turn that FAILED is admitted again under its key with the same body, as long as no
+      message hangs below its reply (the prompts of those are built without it): it goes back
       to queued with the same ids, under an attempt above all before, with its log emptied or
       dropped, the next epoch (its old owner can't write) and a new reservation. A missing log
       stays missing. The checks before are made for it as for a new one.

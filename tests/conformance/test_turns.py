@@ -10,7 +10,6 @@ from tertulia.core.types import (
     Admitted,
     BudgetExhausted,
     Busy,
-    Failure,
     Finish,
     Held,
     KeyReused,
@@ -20,7 +19,6 @@ from tertulia.core.types import (
     Repeated,
     Status,
     TooManyRunning,
-    Turn,
     Usage,
 )
 from tests.conformance.world import (
@@ -33,7 +31,8 @@ from tests.conformance.world import (
     claimed,
     completed,
     conversation,
-    entries,
+    everything,
+    failed_turn,
     message,
     note,
     refused,
@@ -44,8 +43,6 @@ from tests.conformance.world import (
 )
 
 pytestmark = pytest.mark.anyio
-
-FAILURE = Failure("replica_lost", "It broke.", retryable=True, retry_after_s=3)
 
 
 async def test_admitting_stores_message_reply_and_turn_and_moves_the_head(
@@ -162,9 +159,9 @@ async def test_what_is_not_there_is_missing_and_changes_nothing(
     await conversation(backend, "c_1", "c_2")
     await answered(backend, message(0))
     await answered(backend, message(9, conversation="c_2"))
-    before = await _everything(backend)
+    before = await everything(backend)
     assert await backend.turns.admit(new, PLENTY) == Missing()
-    assert await _everything(backend) == before
+    assert await everything(backend) == before
 
 
 @pytest.mark.parametrize(
@@ -179,9 +176,9 @@ async def test_what_is_not_there_is_missing_and_changes_nothing(
 async def test_a_second_turn_on_a_running_branch_is_busy(backend: Backend, second: NewTurn) -> None:
     await conversation(backend)
     await admitted(backend, message(1))
-    before = await _everything(backend)
+    before = await everything(backend)
     assert await backend.turns.admit(second, PLENTY) == Busy("m_r1")
-    assert await _everything(backend) == before
+    assert await everything(backend) == before
 
 
 async def test_another_branch_and_another_conversation_are_not_busy(backend: Backend) -> None:
@@ -199,14 +196,6 @@ async def test_a_finished_branch_is_free_again(backend: Backend) -> None:
     await admitted(backend, message(2, parent_id="m_r1"))
 
 
-async def test_regenerating_below_a_running_reply_is_busy(backend: Backend) -> None:
-    await conversation(backend)
-    await _failed(backend, 1)
-    await answered(backend, message(2, parent_id="m_r1"))
-    await admitted(backend, message(1))  # run again
-    assert await backend.turns.admit(regenerate(3, "m_u2"), PLENTY) == Busy("m_r1")
-
-
 async def test_regenerating_makes_a_sibling_reply(backend: Backend) -> None:
     await conversation(backend)
     await answered(backend, message(1))
@@ -222,9 +211,9 @@ async def test_replies_running_are_counted_over_all_conversations(backend: Backe
     await admitted(backend, message(1), limits)
     await admitted(backend, stateless(2), limits)
     third = message(3, conversation="c_3")
-    before = await _everything(backend)
+    before = await everything(backend)
     assert await backend.turns.admit(third, limits) == TooManyRunning(2)
-    assert await _everything(backend) == before
+    assert await everything(backend) == before
     held = await claimed(backend)
     assert await backend.turns.finish(held.held, completed())
     await admitted(backend, third, limits)
@@ -251,12 +240,12 @@ async def test_a_budget_that_is_used_up_refuses_and_says_when_it_resets(
 ) -> None:
     limits = tokens_a_day(300, replies_running=10)
     await answered(backend, stateless(1), limits)
-    before = await _everything(backend)
+    before = await everything(backend)
     answer = await backend.turns.admit(stateless(2), limits)
     # 14 of 300 tokens come back in 14 of 300 parts of a day.
     resets_at = START + 0.001 + 14 * 86_400 / 300
     assert answer == BudgetExhausted("tokens_day", "tokens", 300_000, 150_000, 164_000, resets_at)
-    assert await _everything(backend) == before
+    assert await everything(backend) == before
     clock.seconds = resets_at - 0.002
     assert isinstance(await backend.turns.admit(stateless(2), limits), BudgetExhausted)
     clock.seconds = resets_at
@@ -378,11 +367,11 @@ async def test_an_older_epoch_can_neither_note_nor_finish(
     first = await claimed(backend)
     clock.pass_(3)
     second = await claimed(backend)
-    before = await _everything(backend)
+    before = await everything(backend)
     assert second.epoch == first.epoch + 1
     assert not await note(backend, first)
     assert not await backend.turns.finish(first.held, completed())
-    assert await _everything(backend) == before
+    assert await everything(backend) == before
     assert await backend.turns.finish(second.held, completed())
 
 
@@ -412,7 +401,7 @@ async def test_the_grade_of_a_question_is_kept_and_made_anew_when_its_turn_runs_
     backend: Backend,
 ) -> None:
     await conversation(backend)
-    failed = await _failed(backend, 1)
+    failed = await failed_turn(backend, 1)
     assert failed.difficulty == message(1).difficulty != 0
     again = await admitted(backend, message(1, difficulty=7))
     assert again.difficulty == (await claimed(backend)).difficulty == 7
@@ -470,112 +459,21 @@ async def test_only_an_open_turn_of_the_owner_can_be_seized(backend: Backend) ->
     assert await backend.turns.seize("ana", "m_r1", "stopped") is None
 
 
-async def test_a_failed_turn_runs_again_under_its_key_with_its_ids(
-    backend: Backend, clock: ManualClock
-) -> None:
-    await conversation(backend)
-    failed = await _failed(backend, 1)
-    assert failed.failure == FAILURE
-    clock.pass_(10)
-    again = message(1)._replace(reply_id="m_other", answer_tokens=500)
-    turn = await admitted(backend, again)
-    assert (turn.reply_id, turn.user_message_id) == ("m_r1", "m_u1")
-    assert (turn.status, turn.epoch) == (Status.QUEUED, failed.epoch + 1)
-    assert turn.attempt > failed.attempt
-    assert (turn.reserved, turn.failure, turn.text) == (600, None, "")
-    assert (turn.finished_at, turn.created_at) == (None, START + 10)
-    reply = await backend.messages.find("ana", "m_r1")
-    assert reply is not None
-    assert (reply.status, reply.content, reply.ids) == (Status.QUEUED, "", None)
-    view = await backend.log.read("m_r1", 0)
-    assert view is None or (view.attempt, view.last) == (turn.attempt, 0)
-    assert await used_and_held(backend, "ana") == (40, 600, ("m_r1",))
-
-
-async def test_the_old_owner_of_a_turn_that_runs_again_can_write_nothing(backend: Backend) -> None:
-    await conversation(backend)
-    failed = await _failed(backend, 1)
-    await admitted(backend, message(1))
-    assert not await note(backend, failed)
-    assert not await backend.turns.finish(failed.held, completed())
-    answer = await backend.log.append("m_r1", failed.epoch, 1, entries(4, 4))
-    assert answer in ("stale", "missing")
-    if answer == "missing":  # it believes that its log was lost, and writes it once more
-        assert await backend.log.reseed("m_r1", failed.epoch, 1, entries(1, 4)) == "done"
-    held = await claimed(backend)
-    fenced = await backend.log.fence("m_r1", held.epoch, held.attempt)
-    assert fenced is not None
-    assert fenced.attempt > failed.attempt
-    assert fenced.entries == ()
-    assert await backend.turns.finish(held.held, completed(attempt=fenced.attempt))
-    assert await used_and_held(backend, "ana") == (190, 0, ())
-
-
-async def test_a_failed_turn_needs_the_same_body_and_a_budget_to_run_again(
-    backend: Backend,
-) -> None:
-    await conversation(backend)
-    await _failed(backend, 1)
-    before = await _everything(backend)
-    assert await backend.turns.admit(message(1, body_sha="x"), PLENTY) == KeyReused()
-    poor = tokens_a_day(100, replies_running=5)
-    assert isinstance(await backend.turns.admit(message(1), poor), BudgetExhausted)
-    assert await _everything(backend) == before
-
-
-async def test_racing_reruns_begin_once(backend: Backend) -> None:
-    await conversation(backend)
-    await _failed(backend, 1)
-    answers = await asyncio.gather(*(backend.turns.admit(message(1), PLENTY) for _ in range(20)))
-    kinds = [type(answer) for answer in answers]
-    assert (kinds.count(Admitted), kinds.count(Repeated)) == (1, 19)
-
-
 async def test_an_id_that_is_taken_is_an_error_and_changes_nothing(backend: Backend) -> None:
     await conversation(backend)
     await answered(backend, message(1))
-    before = await _everything(backend)
+    before = await everything(backend)
     with pytest.raises(ValueError, match="m_r1"):
         await backend.turns.admit(message(2, parent_id="m_r1", reply_id="m_r1"), PLENTY)
     with pytest.raises(ValueError, match="m_u1"):
         await backend.turns.admit(message(2, parent_id="m_r1", user_message_id="m_u1"), PLENTY)
-    assert await _everything(backend) == before
+    assert await everything(backend) == before
 
 
 async def test_a_waiting_turn_can_not_complete(backend: Backend) -> None:
     await conversation(backend)
     await admitted(backend, message(1))
-    before = await _everything(backend)
+    before = await everything(backend)
     with pytest.raises(ValueError, match="complete"):
         await backend.turns.finish(Held("ana", "m_r1", 0), completed())
-    assert await _everything(backend) == before
-
-
-async def _failed(backend: Backend, n: int) -> Turn:
-    """A turn that ended as failed, with three entries in its log."""
-    turn = await admitted(backend, message(n))
-    held = await claimed(backend)
-    fenced = await backend.log.fence(turn.reply_id, held.epoch, held.attempt)
-    assert fenced is not None
-    done = await backend.log.append(turn.reply_id, held.epoch, fenced.attempt, entries(1, 3))
-    assert done == "done"
-    outcome = completed(status=Status.FAILED, finish=None, failure=FAILURE, usage=Usage(output=40))
-    assert await backend.turns.finish(held.held, outcome)
-    ended = await backend.turns.find("ana", turn.reply_id)
-    assert ended is not None
-    return ended
-
-
-async def _everything(backend: Backend) -> object:
-    """All that a refused call could have changed."""
-    listed = [
-        await backend.conversations.list(owner, cursor=None, limit=50, query="", archived=False)
-        for owner in ("ana", "ben")
-    ]
-    pages = [
-        await backend.messages.page(found.owner, found.id, before=None, limit=100)
-        for page in listed
-        for found in page.items
-    ]
-    turns = [await backend.turns.find("ana", f"m_r{n}") for n in range(10)]
-    return listed, pages, turns, await backend.accounts.spent("ana")
+    assert await everything(backend) == before

@@ -23,6 +23,7 @@ from tertulia.core.types import (
     Admitted,
     Budget,
     Entry,
+    Failure,
     Finish,
     Limits,
     NewTurn,
@@ -394,3 +395,36 @@ def entries(first: int, last: int, *, mark: str = "") -> tuple[Entry, ...]:
 
 def person(name: str, **more: Any) -> User:
     return replace(User(f"u_{name}", name, "user", "free", "hash", START), **more)
+
+
+FAILURE = Failure("replica_lost", "It broke.", retryable=True, retry_after_s=3)
+
+
+async def failed_turn(backend: Backend, n: int) -> Turn:
+    """A turn that ended as failed, with three entries in its log."""
+    turn = await admitted(backend, message(n))
+    held = await claimed(backend)
+    fenced = await backend.log.fence(turn.reply_id, held.epoch, held.attempt)
+    assert fenced is not None
+    done = await backend.log.append(turn.reply_id, held.epoch, fenced.attempt, entries(1, 3))
+    assert done == "done"
+    outcome = completed(status=Status.FAILED, finish=None, failure=FAILURE, usage=Usage(output=40))
+    assert await backend.turns.finish(held.held, outcome)
+    ended = await backend.turns.find("ana", turn.reply_id)
+    assert ended is not None
+    return ended
+
+
+async def everything(backend: Backend) -> object:
+    """All that a refused call could have changed."""
+    listed = [
+        await backend.conversations.list(owner, cursor=None, limit=50, query="", archived=False)
+        for owner in ("ana", "ben")
+    ]
+    pages = [
+        await backend.messages.page(found.owner, found.id, before=None, limit=100)
+        for page in listed
+        for found in page.items
+    ]
+    turns = [await backend.turns.find("ana", f"m_r{n}") for n in range(10)]
+    return listed, pages, turns, await backend.accounts.spent("ana")

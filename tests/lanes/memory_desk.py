@@ -168,7 +168,7 @@ class Talk:
                 plan="free",
                 requested="auto",
                 answer_tokens=self.plan.answer_tokens,
-                prompt_tokens=WINDOW,
+                prompt_tokens=self.plan.window_tokens,
                 sampling=Sampling(),
                 conversation_id=PLACE,
                 user_message_id=again or f"m_u{n}",

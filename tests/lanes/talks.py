@@ -147,6 +147,7 @@ class Talks:
         self.told: dict[str, Told] = {}  # by reply
         self.said_ids: dict[str, TokenIds] = {}  # by reply
         self.open: dict[str, Talk] = {}  # by reply
+        self.asks: dict[str, NewTurn] = {}  # by reply
         self.dead: dict[str, str] = {}  # the texts of what was deleted
         self.summed_up: dict[str, str] = {}  # the summaries by what they cover
         self.remembered: set[str] = set()  # replies after which all that was due was summarised
@@ -177,6 +178,20 @@ class Talks:
     async def ask_again(self, asked_id: str) -> None:
         """A further reply to a message."""
         await self._admit(self._new("", None)._replace(kind="regenerate", user_message_id=asked_id))
+
+    async def run_again(self, reply_id: str) -> None:
+        """A message that failed once more under its key, as clients do that try again."""
+        answer = await self.backend.turns.admit(self.asks[reply_id], PLENTY)
+        if isinstance(answer, Admitted):
+            reply, self.open[reply_id] = self.talk.messages[reply_id], self.talk
+            reply.text, reply.status = "", Status.QUEUED
+            # It is another run, whose prompt may have another summary.
+            self.told.pop(reply_id, None)
+            self.remembered.discard(reply_id)
+
+    def failed(self) -> list[str]:
+        """The replies that may be asked for under their keys once more."""
+        return [one.id for one in self.talk.messages.values() if one.status is Status.FAILED]
 
     async def stop(self, reply_id: str, size: int) -> None:
         """Ends a reply from outside, whoever has it, with what it said so far."""
@@ -427,6 +442,7 @@ class Talks:
             asked = Said(asked_id, new.parent_id, "user", new.content, Status.COMPLETED)
             self.talk.messages[asked_id] = asked
         self.talk.messages[new.reply_id] = Said(new.reply_id, asked_id, "assistant")
+        self.asks[new.reply_id] = new
         self.open[new.reply_id] = self.talk
 
     async def _claim(self) -> Turn | None:
@@ -536,7 +552,6 @@ def _marks_in(request: GenerateRequest) -> str:
     return "".join(found[1 - request.max_tokens :]) + "."
 
 
-# Histories that follow from a number alone.
 SEEDS: Final = (1, 2, 3)
 
 
@@ -567,6 +582,14 @@ async def walk(seed: int, n_steps: int = 60) -> Talks:
             await talks.crash(before_it_was_noted=chance.random() < 0.5)
         elif chance.random() < 0.3:
             await talks.bring_in([size] * 8)
+        else:
+            await talks.ask(size, replies[-1] if replies else None)
+            await talks.answer("failed", size)
+            for failed in talks.failed()[-1:]:
+                await talks.ask(size, failed if chance.random() < 0.5 else None)
+                await talks.answer("completed", size)
+                await talks.run_again(failed)
+                await talks.answer("completed", size)
     await talks.check_all()
     return talks
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncGenerator
 from itertools import islice
 from typing import Any
 from unittest.mock import patch
@@ -11,8 +12,9 @@ from unittest.mock import patch
 import httpx2
 import pytest
 
-from tertulia.core.types import Status, Turn
+from tertulia.core.types import GenerateRequest, Said, Status, Turn
 from tertulia.gateway.streams import Seat
+from tertulia.ports import ReplicaRefused
 from tests.lanes.gateway_rig import (
     ANSWER,
     FIRST,
@@ -186,6 +188,45 @@ async def test_regenerating_makes_a_sibling_and_keeps_the_first() -> None:
     assert (second["requested"], second["reason"]) == ("small", "picked")
     assert [item["role"] for item in found] == ["user", "assistant", "assistant"]
     assert {item["parentId"] for item in found[1:]} == {first["userMessageId"]}
+
+
+class Refusing(ScriptedReplicas):
+    """Takes nothing for a while."""
+
+    is_well = False
+
+    async def generate(
+        self, replica: str, request: GenerateRequest, **more: object
+    ) -> AsyncGenerator[Said, None]:
+        if not self.is_well:
+            raise ReplicaRefused(400, "broken", "nothing is taken here")
+        async for said in super().generate(replica, request, **more):
+            yield said
+
+
+async def test_a_reply_that_failed_begins_anew_under_its_key_until_the_chat_has_gone_on() -> None:
+    replicas = Refusing()
+    async with rig(replicas=replicas) as here:
+        client = await here.user("ana")
+        conversation = await new_conversation(client)
+        assert events((await ask(client, conversation, "One")).text)[-1][1] == "fail"
+        replicas.is_well = True
+        assert text_of((await ask(client, conversation, "One")).text) == WHOLE
+        replicas.is_well = False
+        failed = events((await ask(client, conversation, "Two")).text)
+        replicas.is_well = True
+        await ask(client, conversation, "Three")
+        asked = len(replicas.asked)
+        assert events((await ask(client, conversation, "Two")).text) == failed
+        assert (await ask_later(client, conversation, "Two")).json()["status"] == "failed"
+        assert len(replicas.asked) == asked
+        # Another reply beside it is the way on.
+        reply_id = failed[0][2]["messageId"]
+        again = await client.post(
+            f"/v1/messages/{reply_id}/regenerate",
+            headers={"Idempotency-Key": "again", "Accept": "text/event-stream"},
+        )
+    assert text_of(again.text) == WHOLE
 
 
 async def test_a_users_message_can_not_be_regenerated() -> None:

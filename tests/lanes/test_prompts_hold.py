@@ -1,8 +1,8 @@
 """I3 and I19 over random histories: whatever people do to a tree, its prompts stay what they were.
 
-People append, edit, ask again, stop, switch, delete and import; workers answer, fail, refuse, die
-and summarise. `tests/lanes/talks.py` says what has to hold; bugs planted on purpose show that it
-sees them.
+People append, edit, ask again, try again what failed, stop, switch, delete and import; workers
+answer, fail, refuse, die and summarise. `tests/lanes/talks.py` says what has to hold; bugs planted
+on purpose show that it sees them.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from tertulia.backends.memory import MemoryBackend
+from tertulia.backends.memory import turns as memory_turns
 from tertulia.backends.memory.store import MemoryStore
 from tertulia.backends.memory.tasks import MemorySummaries
 from tertulia.backends.migrations.sqlite import migrate
@@ -100,6 +101,12 @@ class PromptsHold(RuleBasedStateMachine):
         asked = self.one("user", pick)
         if asked is not None:
             self.run(self.talks.ask_again(asked))
+
+    @rule(pick=picks)
+    @precondition(lambda self: self.talks.failed())
+    def run_again(self, pick: int) -> None:
+        failed = self.talks.failed()
+        self.run(self.talks.run_again(failed[pick % len(failed)]))
 
     @rule(pick=picks, size=sizes)
     @precondition(lambda self: self.talks.open)
@@ -325,6 +332,9 @@ PLANTED: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     ),
     "no summary is shown": lambda: patch.object(MemorySummaries, "latest", _takes_no_summary),
     "a crash chooses anew": lambda: patch.object(MemorySummaries, "find", _takes_no_summary),
+    "another text above a reply": lambda: patch.object(
+        memory_turns._Lookup, "goes_on", lambda _: False
+    ),
 }
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
 
-from tertulia.core.prompt import SUMMARY_OPENING
+from tertulia.core.kept_words import with_kept
+from tertulia.core.prompt import SUMMARY_OPENING, SUMMARY_TOKENS
 from tertulia.core.remembering import RETRY_S, TITLE_TOKENS, Summary, Task, Title, asked_tokens
 from tertulia.core.types import Conversation, GenerateRequest, Lane, Said, Status
 from tertulia.ports import ReplicaLost, ReplicaRefused
@@ -25,7 +26,17 @@ from tests.lanes.gateway_rig import (
     rig,
     until,
 )
-from tests.lanes.memory_desk import OWNER, PLACE, SERVED, WINDOW, Scribe, Talk, words
+from tests.lanes.memory_desk import (
+    OWNER,
+    PLACE,
+    PLAN,
+    SERVED,
+    WINDOW,
+    Scribe,
+    ShortLetters,
+    Talk,
+    words,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -141,6 +152,67 @@ async def test_a_summary_that_was_cut_off_keeps_its_whole_sentences() -> None:
     made = await make(talk.desk, await claimed(talk, "summary"))
     assert isinstance(made, Summary)
     assert made.text == "They met."
+
+
+WORD = "My code word is quince. Remember it."
+
+
+async def roomy_talk(
+    monkeypatch: pytest.MonkeyPatch, first: str, says: Callable[[GenerateRequest], str]
+) -> Talk:
+    """A talk whose summaries have room for what is kept; it begins so, and is cut later."""
+    monkeypatch.setattr(ShortLetters, "window", 8_000)
+    talk = Talk(Scribe(says), plan=replace(PLAN, window_tokens=4_000))
+    await talk.open()
+    await talk.turn(first, "I see. ")
+    await goes_on(talk)
+    return talk
+
+
+async def goes_on(talk: Talk) -> None:
+    """So far that a summary is due."""
+    tasks = talk.backend.store.tasks
+    while not any(one.due_at and one.task.kind == "summary" for one in tasks.values()):
+        await talk.turn(f"What now? {LONG}", "Well. ")
+
+
+async def summarised(talk: Talk) -> Summary:
+    """The summary that is due."""
+    task = await claimed(talk, "summary")
+    made = await make(talk.desk, task)
+    assert isinstance(made, Summary)
+    assert await talk.backend.tasks.finish(task, made)
+    return made
+
+
+async def test_what_was_asked_to_be_remembered_stays_whatever_a_model_makes_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    talk = await roomy_talk(monkeypatch, WORD, lambda _: "They met.")
+    first = await summarised(talk)
+    assert first.text == with_kept([WORD], "They met.")
+    await talk.turn("From now on be brief.", "Yes. ")
+    await goes_on(talk)
+    second = await summarised(talk)
+    assert second.previous_id == first.id
+    kept = with_kept([WORD, "From now on be brief."], "")
+    assert second.text == f"{kept}\n\nThey met."
+    assert first.text in words(talk.replicas.asked[-1].prompt)
+    # So much less is asked of the model.
+    asked = [request.max_tokens for request in talk.replicas.asked]
+    assert asked[-1] < asked[0] < asked_tokens(SUMMARY_TOKENS)
+
+
+async def test_a_model_that_says_again_what_is_kept_anyway_is_not_written_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    talk = await roomy_talk(monkeypatch, WORD, lambda _: with_kept([WORD], "They met."))
+    assert (await summarised(talk)).text == with_kept([WORD], "They met.")
+
+
+async def test_what_no_output_may_say_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    talk = await roomy_talk(monkeypatch, f"Remember {FORBIDDEN}.", lambda _: "They met.")
+    assert (await summarised(talk)).text == "They met."
 
 
 async def test_a_reply_that_is_gone_is_not_summarised() -> None:

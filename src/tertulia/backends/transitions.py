@@ -90,6 +90,9 @@ class Lookup(Protocol):
     def was_deleted(self) -> bool:
         """Whether what was begun under this key was deleted from the conversation."""
 
+    def goes_on(self) -> bool:
+        """Whether something was said below the reply that was begun under this key."""
+
     def message(self, message_id: str | None) -> TreeMessage | None: ...
     def open_turns(self) -> Iterable[OpenTurn]:
         """The open turns of the conversation, oldest first."""
@@ -117,7 +120,9 @@ def entrance(new: NewTurn, known: Turn | None, limits: Limits, lookup: Lookup) -
     if known is not None:
         if known.body_sha != new.body_sha:
             return KeyReused()
-        if known.status is not Status.FAILED:
+        # What was said below it was answered without this reply. With one it would have had another
+        # prompt, and whoever goes on with it after a crash would send that.
+        if known.status is not Status.FAILED or lookup.goes_on():
             return Repeated(known)
     # A batch's pump, or a slow call, may still be at work for somebody who has just left.
     parent_id = Missing() if lookup.has_left() else _place(new, known, lookup)

@@ -38,16 +38,19 @@ PIECE_TOKENS: Final = 4_000
 # newest count.
 PIECES: Final = 8
 
-# Changed whenever the words below change: a stored summary names what it was made with.
-VERSION: Final = "1"
+# Changed whenever the words below change, or what is written beside the model's: a stored summary
+# names what it was made with.
+VERSION: Final = "2"
 _TITLE_REQUEST: Final = (
     "Write a title for this conversation: at most six words, in its language. "
     "Answer with the title alone."
 )
+# Of "this conversation" and "the user": asked for what "we have talked about", a model of half a
+# billion parameters goes on talking, says hello or apologises.
 _SUMMARY_REQUEST: Final = (
-    "Summarise everything we have talked about so far in at most {words} words, in our language. "
-    "Keep every name, number, code word, date, wish and open question exactly as it was said, the "
-    "oldest too. Answer with the summary alone."
+    "Please write a summary of this conversation in at most {words} words, in its language. First "
+    "what the user told: every name, number, code word, date and wish as it was said. Then the "
+    "topics, and what is still open. Answer with the summary alone."
 )
 # Of running text; a token of blanks or of a line drawn with dashes may have more.
 _MOST_CHARS_A_TOKEN: Final = 12

@@ -10,6 +10,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from tertulia.core.fleet import Wanted
+from tertulia.core.kept_words import KEPT_SHARE, asked_to_keep, carried, parted, with_kept
 from tertulia.core.prompt import (
     Context,
     Exchange,
@@ -147,35 +148,71 @@ class _Scribe:
         rest = replace(self.branch, messages=path[covered:])
         talk = await read_talk(self.desk, task.owner, rest, self.vocabulary)
         answer_tokens = asked_tokens(task.room_tokens)
-        request = summary_request(answer_tokens)
-        room = self._piece_room(talk.system_tokens, request, answer_tokens)
+        room = self._piece_room(talk.system_tokens, answer_tokens)
         text = older.text if older is not None else None
+        kept = parted(older.text)[0] if older is not None else ()
         for piece in pieces_of(talk.exchanges, room_tokens=room):
-            messages = await self._messages(
-                talk.system, piece, request, room_tokens=room, summary=text
-            )
-            said, is_whole = await self._ask(talk, messages, answer_tokens)
-            text = clean_summary(said, is_whole=is_whole)
-            if not text or not await self._may_be_shown(text):
+            kept = await self._kept(kept, piece, room_tokens=answer_tokens // KEPT_SHARE)
+            left = answer_tokens - self._count(with_kept(kept, ""))
+            said = await self._summed_up(talk, piece, text, answer_tokens=left, room_tokens=room)
+            if not said:
                 return None
+            text = with_kept(kept, said)
         assert text is not None
         return Summary(
             id=summary_id(task.upto, text),
             upto=task.upto,
             previous_id=older.id if older is not None else None,
             text=text,
-            tokens=len(self.vocabulary.encode(text)),
+            tokens=self._count(text),
             tokenizer=self.vocabulary.name,
             model=self.model.served,
             version=VERSION,
         )
 
-    def _piece_room(self, system_tokens: int, request: PromptMessage, answer_tokens: int) -> int:
+    def _piece_room(self, system_tokens: int, answer_tokens: int) -> int:
         """What is left for a piece in the model's window, beside all the rest."""
         fixed, per_message = self.vocabulary.cost
         around = fixed + system_tokens + summary_cost(self.vocabulary) + self.task.room_tokens
-        around += len(self.vocabulary.encode(request.content)) + per_message + answer_tokens
+        request = summary_request(answer_tokens)
+        around += self._count(request.content) + per_message + answer_tokens
         return min(PIECE_TOKENS, self.vocabulary.window - around)
+
+    async def _kept(
+        self, kept: Sequence[str], piece: Sequence[Exchange], *, room_tokens: int
+    ) -> tuple[str, ...]:
+        """With what this piece asks to be remembered, as far as any output may say it."""
+        ids = [message_id for exchange in piece for message_id in exchange.user_ids]
+        said = await texts_of_ids(self.desk, self.task.owner, ids)
+        newer = [
+            line
+            for text in said
+            for line in asked_to_keep(text.content, split=self.desk.split)
+            if await self._may_be_shown(line)
+        ]
+        return carried(kept, newer, room_tokens=room_tokens, count=self._count)
+
+    async def _summed_up(
+        self,
+        talk: Talk,
+        piece: Sequence[Exchange],
+        before: str | None,
+        *,
+        answer_tokens: int,
+        room_tokens: int,
+    ) -> str:
+        """What the model makes of this piece and what came before; nothing if none of it may be
+        shown."""
+        request = summary_request(answer_tokens)
+        messages = await self._messages(
+            talk.system, piece, request, room_tokens=room_tokens, summary=before
+        )
+        said, is_whole = await self._ask(talk, messages, answer_tokens)
+        _, rest = parted(clean_summary(said, is_whole=is_whole))
+        return rest if await self._may_be_shown(rest) else ""
+
+    def _count(self, text: str) -> int:
+        return len(self.vocabulary.encode(text))
 
     async def _messages(
         self,
@@ -201,7 +238,7 @@ class _Scribe:
         content = shortened_to(
             text.content,
             tokens - per_message,
-            count=lambda part: len(self.vocabulary.encode(part)),
+            count=self._count,
         )
         return PromptMessage(text.role, content) if content != text.content else text
 

@@ -177,6 +177,12 @@ class _Lookup:
         place = (self.new.owner, self.new.conversation_id or "")
         return self.new.key in self.store.deleted_keys.get(place, ())
 
+    def goes_on(self) -> bool:
+        owner, reply_id = self.new.owner, self.store.turn_keys[self.new.owner, self.new.key]
+        place = (owner, self.store.turns[reply_id].conversation_id or "")
+        beside = self.store.message_ids.get(place, ())
+        return any(self.store.messages[owner, one].parent_id == reply_id for one in beside)
+
     def message(self, message_id: str | None) -> Message | None:
         return self.store.messages.get((self.new.owner, message_id or ""))
 

@@ -211,6 +211,9 @@ class _Door:
     def was_deleted(self) -> bool:
         return bool(self._row["was_deleted"])
 
+    def goes_on(self) -> bool:
+        return bool(self._row["goes_on"])
+
     def message(self, message_id: str | None) -> Placed | None:
         for place in json.loads(self._row["messages"] or "[]"):
             found = Placed(*place)

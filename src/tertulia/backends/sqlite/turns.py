@@ -245,6 +245,10 @@ class _Door:
     def was_deleted(self) -> bool:
         return bool(self._row["was_deleted"])
 
+    def goes_on(self) -> bool:
+        values = {"owner": self._new.owner, "key": self._new.key}
+        return self._database.execute(SQL["goes_on"], values).fetchone() is not None
+
     def message(self, message_id: str | None) -> Placed | None:
         values = {"owner": self._new.owner, "id": message_id}
         row = self._database.execute(MESSAGES["place"], values).fetchone()

@@ -20,6 +20,11 @@ SELECT known.*, here.now, door.passes, door.ledger_ms,
     SELECT 1 FROM deleted_keys
     WHERE owner = :owner AND conversation_id = :conversation_id AND key_mark = :key_mark
   ) AS was_deleted,
+  known.final_status = 'failed' AND EXISTS (
+    SELECT 1 FROM messages m
+    WHERE m.owner = :owner AND m.conversation_id = known.conversation_id
+      AND coalesce(m.parent_id, '') = known.reply_id
+  ) AS goes_on,
   EXISTS (SELECT 1 FROM turns WHERE owner = :owner AND reply_id = :reply_id) AS is_taken,
   (
     SELECT coalesce(max(seq), 0) FROM messages

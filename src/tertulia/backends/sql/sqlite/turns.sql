@@ -33,6 +33,14 @@ FROM turns
 WHERE owner = :owner AND status IN ('queued', 'running')
 ORDER BY created_at, reply_id;
 
+-- name: goes_on
+-- Whether something was said below the reply that was begun under a key.
+SELECT 1 FROM turns t
+JOIN messages m
+  ON m.owner = t.owner AND m.conversation_id = t.conversation_id AND m.parent_id = t.reply_id
+WHERE t.owner = :owner AND t.key = :key
+LIMIT 1;
+
 -- name: balances
 -- What an owner had used of each budget at the last settlement.
 SELECT budget, used, at_ms, size, refill_ms FROM balances WHERE owner = :owner;
