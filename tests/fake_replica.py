@@ -229,7 +229,7 @@ class FakeReplica:
             self.log.append(generated)
         return units, finish, generated
 
-    def _whole(self, request_id: str, question: TokenIds, before: TokenIds) -> tuple[Unit, ...]:  # noqa: ARG002
+    def _whole(self, request_id: str, question: TokenIds, before: TokenIds) -> tuple[Unit, ...]:
         """The whole answer of which a generation says the rest."""
         return self._answer_in(0, question)
 

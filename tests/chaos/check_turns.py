@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from os.path import commonprefix
 
 from tests.chaos.evidence import TASK, Evidence, StoredTurn
 from tests.chaos.histories import Asked, Call
@@ -165,7 +164,7 @@ def _generated(evidence: Evidence, turn: StoredTurn) -> Iterator[str]:
     if not any(
         turn.text == whole if is_whole else whole.startswith(turn.text) for whole in answers
     ):
-        closest = max(answers, key=lambda whole: len(commonprefix((turn.text, whole))))
+        closest = max(answers, key=lambda whole: _parting(turn.text, whole))
         yield f"{turn.reply} {turn.status}: {_difference(turn.text, closest)}"
 
 
@@ -210,5 +209,11 @@ def _acknowledged(evidence: Evidence) -> Iterator[tuple[Asked, list[Call]]]:
 
 def _difference(text: str, whole: str) -> str:
     """Where two texts part."""
-    at = len(commonprefix((text, whole)))
+    at = _parting(text, whole)
     return f"differs at {at}: {text[at : at + 30]!r} for {whole[at : at + 30]!r}"
+
+
+def _parting(text: str, whole: str) -> int:
+    """How many letters two texts have in common from their beginning."""
+    parted = (n for n, (a, b) in enumerate(zip(text, whole, strict=False)) if a != b)
+    return next(parted, min(len(text), len(whole)))

@@ -1,7 +1,8 @@
 """The fake replica with a journal that a `kill -9` can't take back: begins, tokens, ends.
 
 Asked again from the beginning it says something else, as a model that is sampled: so a reader who
-was shown parts of two attempts can tell. Each incarnation is named by its process, so that two lives of one replica are told apart.
+was shown parts of two attempts can tell. Each incarnation is named by its process, so that two
+lives of one replica are told apart.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class FakeFleet:
         for text in texts:
             units = answer(VOCABULARY, question(text))
             for engine in self.engines.values():
-                engine._answers[question(text)] = units
+                engine._answers[0, question(text)] = units
 
     async def ready(self, n: int) -> None:
         """Waits until so many are known to be well."""
