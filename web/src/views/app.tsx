@@ -56,7 +56,7 @@ function Rooms({ id }: { id: string }): JSX.Element {
       void refreshList();
       void loadModels();
       void refreshAccount();
-      void current.value.load();
+      void current.value.reading.newest();
     };
     const listen = new AbortController();
     addEventListener("focus", refetch, { signal: listen.signal });

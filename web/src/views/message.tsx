@@ -250,9 +250,9 @@ function BranchSwitch({ chat, message }: { chat: Chat; message: Shown }): JSX.El
   if (count < 2) return null;
   return (
     <div class="branches" role="group" aria-label={t("Versions")}>
-      <IconButton icon="left" label={t("Version before")} disabled={previous === null} onClick={() => previous !== null && void chat.show(previous)} />
+      <IconButton icon="left" label={t("Version before")} disabled={previous === null} onClick={() => previous !== null && void chat.reading.show(previous)} />
       <span>{number}/{count}</span>
-      <IconButton icon="right" label={t("Next version")} disabled={following === null} onClick={() => following !== null && void chat.show(following)} />
+      <IconButton icon="right" label={t("Next version")} disabled={following === null} onClick={() => following !== null && void chat.reading.show(following)} />
     </div>
   );
 }

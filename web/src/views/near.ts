@@ -1,6 +1,6 @@
 /**
- * Which messages are in sight, or nearly. The browser skips the others (`content-visibility`) and says so; of
- * these only the words are kept in the document, for searching and reading, and not their buttons.
+ * What is in sight, or nearly. The browser skips the rest (`content-visibility`) and says so. Of messages that are
+ * far only the words are kept in the document, for searching and reading, and not their buttons.
  */
 import { useEffect, useState } from "preact/hooks";
 
@@ -9,7 +9,7 @@ const isTold = typeof document !== "undefined" && `on${CHANGED}` in document.doc
 
 const setters = new WeakMap<Element, (isNear: boolean) => void>();
 
-/** Listens for all messages within. */
+/** Listens for everything within. */
 export function useNearness(inner: { current: HTMLElement | null }): void {
   useEffect(() => {
     const element = inner.current;
@@ -22,7 +22,7 @@ export function useNearness(inner: { current: HTMLElement | null }): void {
   }, []);
 }
 
-/** Whether a message is near, and the `ref` for its element. Where no browser says so all are. */
+/** Whether something is near, and the `ref` for its element. Where no browser says so all is. */
 export function useNear(atFirst: boolean): [boolean, (element: Element | null) => void] {
   const [[isNear, place], set] = useState<[boolean, (element: Element | null) => void]>(() => [
     atFirst || !isTold,
