@@ -3,7 +3,7 @@ import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { stretchesOf } from "../chat/stretches";
 import { t } from "../i18n";
-import { current, switchTemporary, type Chat, type Shown } from "../state/chat";
+import { current, switchTemporary, type Chat } from "../state/chat";
 import { conversations } from "../state/conversations";
 import { setDraft } from "../state/drafts";
 import { drawerOpen, go } from "../state/route";
@@ -13,12 +13,12 @@ import { Composer } from "./composer";
 import { ConversationMenu } from "./conversation-menu";
 import { Icon, IconButton, Mark } from "./icons";
 import { openLink } from "./link-guard";
-import { Question, Reply, toClipboard } from "./message";
-import { useNear, useNearness } from "./near";
+import { toClipboard } from "./message";
+import { useNearness } from "./near";
 import { useScroll } from "./scroll";
+import { StretchView } from "./stretch";
 import { WaitingLine } from "./waiting";
 
-const AT_FIRST = 8; // messages at the end that are drawn in full before it is known which are in sight
 const AHEAD = "900px 0px 0px"; // older messages are there before the reader has come to their place
 
 export function ChatView(): JSX.Element {
@@ -84,28 +84,6 @@ function Thread({ chat }: { chat: Chat }): JSX.Element {
       </div>
     </>
   );
-}
-
-function StretchView({ chat, messages, isLast }: { chat: Chat; messages: Shown[]; isLast: boolean }): JSX.Element {
-  const [isNear, place] = useNear(isLast);
-  // The browser looks at each message of a stretch that is near, and at the others only as a whole.
-  return (
-    <div class={isNear ? "stretch is-near" : "stretch"} style={{ "--messages": messages.length }} ref={place}>
-      {messages.map((message, at) => drawn(chat, message, isLast && messages.length - at <= AT_FIRST))}
-    </div>
-  );
-}
-
-// A message that has not changed is the same element, which is not even compared: there may be thousands.
-const elements = new WeakMap<Shown, JSX.Element>();
-
-function drawn(chat: Chat, message: Shown, isNear: boolean): JSX.Element {
-  const known = elements.get(message);
-  if (known !== undefined) return known;
-  const View = message.role === "user" ? Question : Reply;
-  const made = <View key={message.viewKey} chat={chat} message={message} isNear={isNear} />;
-  elements.set(message, made);
-  return made;
 }
 
 function Older({ chat, scroller }: { chat: Chat; scroller: { current: HTMLDivElement | null } }): JSX.Element {

@@ -5,7 +5,7 @@
 import { useEffect, useState } from "preact/hooks";
 
 const CHANGED = "contentvisibilityautostatechange";
-const isTold = typeof document !== "undefined" && `on${CHANGED}` in document.documentElement;
+export const isTold = typeof document !== "undefined" && `on${CHANGED}` in document.documentElement;
 
 const setters = new WeakMap<Element, (isNear: boolean) => void>();
 
@@ -22,12 +22,17 @@ export function useNearness(inner: { current: HTMLElement | null }): void {
   }, []);
 }
 
+/** Tells whether this element is near, whenever that changes. Where no browser says so nothing is told: all is near. */
+export function tellOf(element: Element, tell: (isNear: boolean) => void): void {
+  setters.set(element, tell);
+}
+
 /** Whether something is near, and the `ref` for its element. Where no browser says so all is. */
 export function useNear(atFirst: boolean): [boolean, (element: Element | null) => void] {
   const [[isNear, place], set] = useState<[boolean, (element: Element | null) => void]>(() => [
     atFirst || !isTold,
     (element) => {
-      if (element !== null) setters.set(element, (near) => set(([, place]) => [near, place]));
+      if (element !== null) tellOf(element, (near) => set(([, place]) => [near, place]));
     },
   ]);
   return [isNear, place];

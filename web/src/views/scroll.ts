@@ -53,7 +53,9 @@ export function useScroll(scroller: Place, inner: Place): { away: boolean; toEnd
     // Words that came since the last frame are no reader's doing: only a way up is.
     if (isAtEnd) following.current = true;
     else if (top < lastTop.current) following.current = false;
-    lastTop.current = top;
+    // What came into sight may have turned out to be of another height after the last look.
+    if (!following.current) keep();
+    lastTop.current = thread.scrollTop;
     held.current = following.current ? null : topmost(inner.current, thread);
     setAway(!following.current);
   };
