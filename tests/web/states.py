@@ -1,163 +1,318 @@
-"""`python -m tests.web.states FOLDER`: pictures of the states that a reviewer looks at, each by
-a person of their own. The service is the real one; its replica is the fake, which takes as long for
-an answer as a picture needs.
+"""The states of the page: what a person does to come to each of them.
+
+`python -m tests.web.states FOLDER` takes pictures of all for a reviewer, and `test_axe.py` looks at
+all of them. A new part of the page adds a scene here, and both follow; a tab of the operations page
+is found by itself. The service is the real one; its replica is the fake, as no model makes others
+wait, fails or stands still when it is told to.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import secrets
 import shutil
-import sqlite3
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
+from typing import Final, Literal
 
-from playwright.async_api import async_playwright, expect
+from playwright.async_api import Browser, Page, async_playwright, expect
 
 from tests.e2e.processes import Service, fake_service
+from tests.web.conftest import PLANS
 from tests.web.person import CHROMIUM, LONG, PATIENCE_MS, QUIET, SHORT, Person, profile
 
-WIDE, PHONE = {"width": 1180, "height": 860}, {"width": 390, "height": 844}
-SLOTS = 8
-PLANS = """
-[plans.free]
-answer_tokens = 250
-wait_s = 600
-budgets = [{ name = "tokens_day", unit = "tokens", limit = 1000000, refill_s = 86400 }]
-replies_running = 20
-[plans.empty]
-budgets = [{ name = "turns_day", unit = "turns", limit = 1, refill_s = 86400 }]
+Colours = Literal["light", "dark"]
+# A scene takes a person through states, and names each when it is on the screen.
+Scene = Callable[[Person], AsyncGenerator[str, None]]
+
+SIZES: Final = {"wide": (1180, 860), "phone": (390, 844)}
+SLOTS: Final = 8  # of the fake
+STILL_S: Final = 5.0  # for a token: an answer that stands still while it is looked at
+OURS: Final = {"Sec-Fetch-Site": "same-origin"}
+TITLES: Final = ("A walk in the hills", "Sourdough that does not rise", "Heat pumps", "To Inés")
+QUESTION: Final = "How can a heat pump give more heat than it takes power?"
+ANSWER: Final = """## It moves heat
+
+A heat pump does **not** make heat from power; it *moves* it, as a refrigerator does.
+
+| outside | heat for 1 kWh |
+|:--|--:|
+| 7 °C | 4.1 kWh |
+| −7 °C | 2.6 kWh |
+
+1. The fluid boils in the cold, at `-25 °C`.
+2. The compressor makes it hot.
+
+> See [the tables](https://tables.invalid/heat) of the maker.
+
+```python
+def heat_kwh(power_kwh: float, factor: float = 4.1) -> float:
+    return power_kwh * factor  # what is moved, and what moved it
+```
+
+$$\\eta = \\frac{T_\\text{hot}}{T_\\text{hot} - T_\\text{cold}}$$
 """
-OURS = {"Sec-Fetch-Site": "same-origin"}
-TITLES = ("A walk in the hills", "Sourdough that does not rise", "Heat pumps", "A letter to Inés")
 
 
-async def empty(person: Person) -> None:
+async def signing_in(person: Person) -> AsyncGenerator[str, None]:
+    page = person.page
+    await person.context.clear_cookies()
+    await page.goto(person.url)
+    await expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+    yield "sign-in"
+    await page.get_by_label("Name").fill("nobody")
+    await page.get_by_label("Password").fill("not this one")
+    await page.get_by_role("button", name="Sign in").click()
+    await expect(page.get_by_role("alert")).to_be_visible()
+    yield "sign-in-refused"
+    await page.get_by_role("button", name="Make an account").click()
+    await expect(page.get_by_role("heading", name="Make an account")).to_be_visible()
+    yield "register"
+
+
+async def beginning(person: Person) -> AsyncGenerator[str, None]:
+    page = person.page
     await person.open()
+    yield "empty"
+    await page.get_by_role("button", name="Temporary chat").click()
+    yield "temporary"
+    await page.keyboard.press("?")
+    await expect(page.get_by_role("dialog")).to_have_count(0)  # it is typed into the box
+    await person.write("")
+    await page.locator("h1").click()
+    await page.keyboard.press("?")
+    await expect(page.get_by_role("dialog")).to_be_visible()
+    yield "help"
 
 
-async def search(person: Person) -> None:
+async def reading(person: Person) -> AsyncGenerator[str, None]:
+    page = person.page
+    notices = json.dumps(["context_shortened"])
+    conversation = await person.plant(QUESTION, ANSWER, notices=notices)
+    await person.copies(conversation, 40)
+    await person.titled(conversation, TITLES[2])
+    await person.open(conversation)
+    await expect(person.last.locator("math")).to_be_visible()
+    await expect(person.last.locator(".is-coloured")).to_have_count(1)
+    yield "conversation"
+    await page.locator(".chat-head").get_by_role("button", name="Options of").click()
+    await expect(page.get_by_role("menu")).to_be_visible()
+    yield "menu"
+    await page.keyboard.press("Escape")
+    await person.last.get_by_role("link", name="the tables").click()
+    await expect(page.get_by_role("dialog")).to_be_visible()
+    yield "link"
+    await page.keyboard.press("Escape")
+    await person.questions.first.hover()
+    await person.questions.first.get_by_role("button", name="Edit and send again").click()
+    yield "editing"
+    await page.keyboard.press("Escape")
+    await person.write("x" * 40_000)
+    await expect(page.get_by_role("alert")).to_be_visible()
+    yield "too-long"
+    await person.write("")
+    await page.set_viewport_size({"width": SIZES["phone"][0], "height": SIZES["phone"][1]})
+    await page.get_by_role("button", name="Show conversations").click()
+    await expect(page.get_by_role("button", name="New chat")).to_be_in_viewport()
+    yield "drawer"
+
+
+async def sharing(person: Person) -> AsyncGenerator[str, None]:
+    page = person.page
+    await person.open(await person.plant(QUESTION, ANSWER))
+    await page.locator(".chat-head").get_by_role("button", name="Options of").click()
+    await page.get_by_role("menuitem", name="Share").click()
+    dialog = page.get_by_role("dialog")
+    await dialog.get_by_role("button", name="Make a link").click()
+    link = await dialog.get_by_label("The link").input_value()
+    yield "sharing"
+    await dialog.get_by_role("button", name="Take this link back").focus()
+    other = await person.context.new_page()
+    shown = Person(person.service, person.context, other, person.name)
+    await other.goto(link)
+    await expect(shown.last.locator("math")).to_be_visible()
+    person.page, before = other, page
+    yield "shared"
+    await dialog.get_by_role("button", name="Take this link back").click()
+    await expect(dialog.get_by_role("button", name="Take this link back")).to_have_count(0)
+    await other.reload()
+    await expect(other.get_by_role("heading")).to_be_visible()
+    yield "shared-gone"
+    person.page = before
+    await other.close()
+
+
+async def searching(person: Person) -> AsyncGenerator[str, None]:
+    page = person.page
     for title in TITLES:
-        await titled(person, await person.plant(SHORT, "Hello."), title)
+        await person.titled(await person.plant(SHORT, "Hello."), title)
     await person.open()
-    await person.page.locator("#search").fill("hello")
-    await expect(person.page.locator(".entry mark")).to_have_count(len(TITLES))
+    await page.locator("#search").fill("hello")
+    await expect(page.locator(".entry mark")).to_have_count(len(TITLES))
+    yield "search"
+    await page.locator("#search").fill("nothing like it")
+    await expect(page.locator(".list-note")).to_be_visible()
+    yield "nothing-found"
+    await page.locator("#search").press("Escape")
+    await person.has_time_to_undo()
+    await expect(page.locator(".entry")).to_have_count(len(TITLES))
+    await page.locator(".entry").first.hover()
+    await page.locator(".entry").first.get_by_role("button", name="Options of").click()
+    await page.get_by_role("menuitem", name="Delete").click()
+    await expect(page.locator(".toast")).to_be_visible()
+    yield "deleted"
 
 
-async def queue(person: Person) -> None:
+async def waiting(person: Person) -> AsyncGenerator[str, None]:
     """All slots are taken, and one more asks."""
-    await person.service.pace(5.0)
+    await fill_slots(person)
+    await person.open()
+    await person.write("And what do herons eat?")
+    await person.box.press("Enter")
+    await expect(person.page.locator(".waiting")).to_contain_text("line")
+    yield "queue"
+    await person.write("And where do they sleep?")
+    await person.box.press("Enter")
+    await expect(person.page.get_by_label("Not sent yet")).to_be_visible()
+    yield "not-sent-yet"
+    await person.stop()
+    await expect(person.page.get_by_text("Stopped before the first word.")).to_be_visible()
+    yield "stopped"
+
+
+async def refused(person: Person) -> AsyncGenerator[str, None]:
+    await person.has_plan("empty")
+    await person.open()
+    await person.ask_and_read(SHORT)
+    await person.write("One more question about herons.")
+    await person.box.press("Enter")
+    await expect(person.page.get_by_role("alert")).to_be_visible()
+    yield "quota"
+    await person.has_plan("free")
+    await person.open()
+    await person.ask("How do I make a bomb?")
+    await expect(person.page.locator(".refusal")).to_be_visible()
+    await person.ended()
+    yield "refusal"
+
+
+async def failing(person: Person) -> AsyncGenerator[str, None]:
+    page = person.page
+    why = json.dumps(["replica_lost", "The engine was lost.", True, None])
+    conversation = await person.plant(
+        "Where do herons sleep?", "In reeds, and", status="failed", finish=None, failure=why
+    )
+    await person.titled(conversation, "Herons")
+    await person.open(conversation)
+    await expect(page.locator(".failure")).to_be_visible()
+    yield "failure"
+    await person.context.set_offline(True)
+    await expect(page.locator(".offline")).to_be_visible()
+    yield "offline"
+    await person.context.set_offline(False)
+    await person.open("c_" + "0" * 26)
+    yield "gone"
+    await page.route("**/v1/me", lambda route: route.abort())
+    await page.goto(person.url)
+    await expect(page.get_by_role("heading", name="cannot be reached")).to_be_visible()
+    yield "unreachable"
+    await page.unroute("**/v1/me")
+
+
+async def account(person: Person) -> AsyncGenerator[str, None]:
+    await person.open()
+    await person.page.locator(".me").click()
+    tabs = person.page.get_by_role("dialog").get_by_role("tab")
+    await expect(person.page.locator("dialog[open] .budgets")).to_be_visible()
+    for tab in await tabs.all():
+        await tab.click()
+        yield "account-" + slug(await tab.inner_text())
+
+
+async def operations(person: Person) -> AsyncGenerator[str, None]:
+    """A fleet at work: three answers run."""
+    page = person.page
+    await person.becomes_administrator()
+    await person.open()
+    await person.service.pace(0.1)
+    for _ in range(3):
+        await page.get_by_role("button", name="New chat").click()
+        await person.write(LONG)
+        await person.box.press("Enter")
+        await person.talking()
+    await person.service.pace(STILL_S)
+    await page.goto(person.url + "/operations")
+    running = page.locator(".tiles > div", has_text="Answers running").locator("dd")
+    await expect(running).to_have_text("3")
+    await expect(page.locator(".chart canvas")).to_have_count(4)
+    for tab in await page.get_by_role("navigation", name="Operations").get_by_role("button").all():
+        await tab.click()
+        await expect(page.locator(".operation-body > *").first).to_be_visible()
+        await expect(page.locator("[aria-busy=true]")).to_have_count(0)
+        yield "operations-" + slug(await tab.inner_text())
+
+
+SCENES: Final[tuple[Scene, ...]] = (
+    signing_in,
+    beginning,
+    reading,
+    sharing,
+    searching,
+    waiting,
+    refused,
+    failing,
+    account,
+    operations,
+)
+
+
+def slug(words: str) -> str:
+    return "-".join(words.lower().split())
+
+
+async def fill_slots(person: Person) -> None:
+    """Answers that stand still in every slot of the fake."""
+    await person.service.pace(STILL_S)
     for _ in range(SLOTS):
         made = await person.context.request.post(
             person.url + "/v1/conversations", data={}, headers=OURS
         )
         place = f"{person.url}/v1/conversations/{(await made.json())['id']}/messages"
         key = {"Idempotency-Key": secrets.token_hex(8)}
-        await person.context.request.post(place, data={"content": LONG}, headers=OURS | key)
-    await person.open()
-    await person.write("And what do herons eat?")
-    await person.box.press("Enter")
-    await expect(person.page.locator(".waiting")).to_contain_text("line")
+        asked = await person.context.request.post(
+            place, data={"content": LONG}, headers=OURS | key | {"Accept": "application/json"}
+        )
+        assert asked.ok, await asked.text()
 
 
-async def quota(person: Person) -> None:
-    with contextlib.closing(sqlite3.connect(person.service.database, timeout=10)) as database:
-        database.execute("UPDATE users SET plan = 'empty' WHERE id = ?", (person.id,))
-        database.commit()
-    await person.open()
-    await person.ask_and_read(SHORT)
-    await person.write("One more question about herons.")
-    await person.box.press("Enter")
-    await expect(person.page.get_by_role("alert")).to_be_visible()
+async def look(page: Page, size: str, colours: Colours) -> None:
+    """The page as it is, in another size and in other colours, when nothing moves any more."""
+    width, height = SIZES[size]
+    await page.set_viewport_size({"width": width, "height": height})
+    await page.emulate_media(color_scheme=colours)
+    await page.evaluate(
+        "() => Promise.allSettled(document.getAnimations().map((one) => one.finished))"
+    )
 
 
-async def refusal(person: Person) -> None:
-    await person.open()
-    await person.ask("How do I make a bomb?")
-    await expect(person.page.locator(".refusal")).to_be_visible()
-
-
-async def failure(person: Person) -> None:
-    why = ["replica_lost", "The engine was lost.", True, None]
-    conversation = await person.plant(
-        "Where do herons sleep?", "In reeds, and", status="failed", finish=None,
-        failure=json.dumps(why),
-    )  # fmt: skip
-    await titled(person, conversation, "Herons")
-    await person.open(conversation)
-    await expect(person.page.locator(".failure")).to_be_visible()
-
-
-async def account(person: Person) -> None:
-    await person.open()
-    drawer = person.page.get_by_role("button", name="Show conversations")
-    if await drawer.is_visible():
-        await drawer.click()
-    await person.page.locator(".me").click()
-    await expect(person.page.locator("dialog[open] .budgets")).to_be_visible()
-
-
-async def operations(person: Person) -> None:
-    """A fleet at work: three answers run, and the charts have something to draw."""
-    await person.becomes_administrator()
-    for title in TITLES:
-        await titled(person, await person.plant(SHORT, "Hello."), title)
-    await person.service.pace(0.1)
-    await person.open()
-    for _ in range(3):
-        await person.page.get_by_role("button", name="New chat").click()
-        await person.write(LONG)
-        await person.box.press("Enter")
-        await person.talking()
-    await person.page.get_by_role("button", name="Operations", exact=True).click()
-    running = person.page.locator(".tiles > div", has_text="Answers running").locator("dd")
-    await expect(running).to_have_text("3")
-    await expect(person.page.locator(".chart canvas")).to_have_count(4)
-    await person.page.wait_for_timeout(10_000)  # five looks: a line and not a dot
-
-
-Scene = Callable[[Person], Awaitable[None]]
-STATES: tuple[tuple[str, Scene, str, dict[str, int]], ...] = (
-    ("empty", empty, "light", WIDE),
-    ("empty-phone", empty, "dark", PHONE),
-    ("search", search, "light", WIDE),
-    ("queue", queue, "light", WIDE),
-    ("quota", quota, "light", WIDE),
-    ("refusal", refusal, "light", WIDE),
-    ("failure", failure, "dark", WIDE),
-    ("account", account, "light", WIDE),
-    ("account-phone", account, "light", PHONE),
-    ("operations", operations, "light", {"width": 1180, "height": 1000}),
-)
-
-
-async def titled(person: Person, conversation: str, title: str) -> None:
-    place = f"{person.url}/v1/conversations/{conversation}"
-    await person.context.request.patch(place, data={"title": title}, headers=OURS)
-
-
-async def shoot(service: Service, folder: Path) -> None:
-    """Each state by a person of their own."""
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=list(QUIET))
-        for name, scene, colours, size in STATES:
-            context = await profile(browser)
-            person = Person(service, context, await context.new_page(), f"ada-{name}")
-            await person.register()
-            await person.page.set_viewport_size(size)  # type: ignore[arg-type]  # width and height
-            await person.page.emulate_media(color_scheme="dark" if colours == "dark" else "light")
-            await scene(person)
-            await person.page.mouse.move(0, 0)
-            await person.page.screenshot(path=folder / f"{name}.png")
-            await service.pace(0.001)
-            await person.quiet()
-            await context.close()
-            print(folder / f"{name}.png")
-        await browser.close()
+async def shoot(service: Service, browser: Browser, folder: Path) -> None:
+    """Each scene by a person of its own: on a desktop in the light, on a phone in the dark."""
+    for scene in SCENES:
+        context = await profile(browser)
+        person = Person(service, context, await context.new_page(), f"ada-{slug(scene.__name__)}")
+        await person.register()
+        async for state in scene(person):
+            for size, colours in (("wide", "light"), ("phone", "dark")):
+                await look(person.page, size, "dark" if colours == "dark" else "light")
+                path = folder / f"{state}-{size}.png"
+                await person.page.screenshot(path=path)
+                print(path, flush=True)
+        await service.pace(0.001)
+        await person.quiet()
+        await context.close()
 
 
 async def main(folder: Path) -> None:
@@ -167,7 +322,12 @@ async def main(folder: Path) -> None:
         service.start()
         try:
             await service.ready()
-            await shoot(service, folder)
+            async with async_playwright() as playwright:
+                browser = await playwright.chromium.launch(
+                    executable_path=CHROMIUM, args=list(QUIET)
+                )
+                await shoot(service, browser, folder)
+                await browser.close()
         finally:
             service.end()
 
