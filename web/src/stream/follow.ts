@@ -157,7 +157,7 @@ class Follower {
         if (step.verdict === "gap") broken = true;
         else if (step.verdict !== "dropped") {
           took.push(event);
-          this.keep(step.state);
+          this.state = step.state;
         }
       },
       retry: (ms) => (retry = ms),
@@ -169,6 +169,7 @@ class Follower {
         const { value, done } = await orSilence(reader.read(), line);
         if (done) break;
         feed(value);
+        if (took.length > 0) this.keep(this.state); // once for what came at once: a fast answer has many events in it
         heard(took);
         took = [];
       }
