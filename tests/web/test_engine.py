@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.processes]
 
 
 async def test_a_stopped_answer_keeps_its_words_and_frees_the_engine(person: Person) -> None:
-    """S-11, S-13, S-15, S-16, S-17: charged for what was made, and no blank is stored."""
+    """S-11, S-13, S-15, S-16, S-17: charged for what was said, and no blank is stored."""
     await person.open()
     await person.ask(LONG)
     begun = await person.talking()
@@ -22,7 +22,7 @@ async def test_a_stopped_answer_keeps_its_words_and_frees_the_engine(person: Per
     assert use["finish"] == "abort"
     read, made = person.charged(person.stored()[-1]["id"])
     assert read == use["prompt_tokens"]
-    assert made == use["completion_tokens"]
+    assert 0 < made <= use["completion_tokens"]  # what was made and not said yet is free
     assert (await person.shown()).startswith(begun[:20])
     kept = await person.matches_store()
     assert person.stored()[-1]["status"] == "stopped"
