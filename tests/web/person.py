@@ -49,6 +49,14 @@ ALL_THE_TIME = """() => {
   window.setTimeout = (what, ms, ...rest) => begin(what, ms >= 7000 ? 2 ** 30 : ms, ...rest);
 }"""
 
+_PASTE = """(box, characters) => {
+  const clipboard = new DataTransfer();
+  clipboard.setData("text/plain", "x".repeat(characters));
+  const paste = new ClipboardEvent("paste",
+    { clipboardData: clipboard, bubbles: true, cancelable: true });
+  if (box.dispatchEvent(paste)) throw new Error("it would be put into the box");
+}"""
+
 _LOOKED_AT = """(count) => dispatchEvent(new Event('focus'))
   && document.querySelectorAll('.message.reply').length >= count"""
 
@@ -148,6 +156,10 @@ class Person:
     async def write(self, text: str) -> None:
         """Types nothing by hand: the text is in the box at once."""
         await self.box.fill(text)
+
+    async def paste(self, characters: int) -> None:
+        """Pastes more than may be sent, which the page must not let into the box."""
+        await self.box.evaluate(_PASTE, characters)
 
     async def ask(self, text: str) -> None:
         """Sends a message with Enter; its answer takes its time until its end is waited for."""

@@ -22,7 +22,16 @@ from playwright.async_api import Browser, Page, async_playwright, expect
 
 from tests.e2e.processes import Service, fake_service
 from tests.web.conftest import PLANS
-from tests.web.person import CHROMIUM, LONG, PATIENCE_MS, QUIET, SHORT, Person, profile
+from tests.web.person import (
+    CHROMIUM,
+    LONG,
+    PATIENCE_MS,
+    QUIET,
+    SHORT,
+    SLOW_S,
+    Person,
+    profile,
+)
 
 Colours = Literal["light", "dark"]
 # A scene takes a person through states, and names each when it is on the screen.
@@ -30,7 +39,6 @@ Scene = Callable[[Person], AsyncGenerator[str, None]]
 
 SIZES: Final = {"wide": (1180, 860), "phone": (390, 844)}
 SLOTS: Final = 8  # of the fake
-STILL_S: Final = 5.0  # for a token: an answer that stands still while it is looked at
 OURS: Final = {"Sec-Fetch-Site": "same-origin"}
 TITLES: Final = ("A walk in the hills", "Sourdough that does not rise", "Heat pumps", "To Inés")
 QUESTION: Final = "How can a heat pump give more heat than it takes power?"
@@ -110,10 +118,9 @@ async def reading(person: Person) -> AsyncGenerator[str, None]:
     await person.questions.first.get_by_role("button", name="Edit and send again").click()
     yield "editing"
     await page.keyboard.press("Escape")
-    await person.write("x" * 40_000)
-    await expect(page.get_by_role("alert")).to_be_visible()
+    await person.paste(1_000_000)
+    await expect(page.locator(".composer .problem")).to_be_visible()
     yield "too-long"
-    await person.write("")
     await page.set_viewport_size({"width": SIZES["phone"][0], "height": SIZES["phone"][1]})
     await page.get_by_role("button", name="Show conversations").click()
     await expect(page.get_by_role("button", name="New chat")).to_be_in_viewport()
@@ -213,7 +220,8 @@ async def failing(person: Person) -> AsyncGenerator[str, None]:
     await expect(page.locator(".offline")).to_be_visible()
     yield "offline"
     await person.context.set_offline(False)
-    await person.open("c_" + "0" * 26)
+    await page.goto(person.url + "/c/c_" + "0" * 26)
+    await expect(page.get_by_role("heading", name="This conversation is not here")).to_be_visible()
     yield "gone"
     await page.route("**/v1/me", lambda route: route.abort())
     await page.goto(person.url)
@@ -243,7 +251,7 @@ async def operations(person: Person) -> AsyncGenerator[str, None]:
         await person.write(LONG)
         await person.box.press("Enter")
         await person.talking()
-    await person.service.pace(STILL_S)
+    await person.service.pace(SLOW_S)
     await page.goto(person.url + "/operations")
     running = page.locator(".tiles > div", has_text="Answers running").locator("dd")
     await expect(running).to_have_text("3")
@@ -274,8 +282,8 @@ def slug(words: str) -> str:
 
 
 async def fill_slots(person: Person) -> None:
-    """Answers that stand still in every slot of the fake."""
-    await person.service.pace(STILL_S)
+    """Answers that end no time soon in every slot of the fake."""
+    await person.service.pace(SLOW_S)
     for _ in range(SLOTS):
         made = await person.context.request.post(
             person.url + "/v1/conversations", data={}, headers=OURS

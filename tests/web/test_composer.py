@@ -184,15 +184,7 @@ async def test_a_stop_before_the_conversation_is_made_sends_nothing(person: Pers
 async def test_a_megabyte_that_is_pasted_is_answered_at_once_with_the_limit(person: Person) -> None:
     await person.open()
     await person.write("before ")
-    await person.box.evaluate(
-        """(box) => {
-          const clipboard = new DataTransfer();
-          clipboard.setData("text/plain", "x".repeat(1_000_000));
-          const paste = new ClipboardEvent("paste",
-            { clipboardData: clipboard, bubbles: true, cancelable: true });
-          if (box.dispatchEvent(paste)) throw new Error("it would be put into the box");
-        }"""
-    )
+    await person.paste(1_000_000)
     problem = person.page.locator(".composer .problem")
     await expect(problem).to_contain_text("1,000 kB of at most")
     await expect(problem).to_contain_text("left out")
