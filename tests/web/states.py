@@ -1,9 +1,9 @@
 """The states of the page: what a person does to come to each of them.
 
-`python -m tests.web.states FOLDER` takes pictures of all for a reviewer, and `test_axe.py` looks at
-all of them. A new part of the page adds a scene here, and both follow; a tab of the operations page
-is found by itself. The service is the real one; its replica is the fake, as no model makes others
-wait, fails or stands still when it is told to.
+`python -m tests.web.states FOLDER [SCENE …]` takes pictures of all, or of some, for a reviewer, and
+`test_axe.py` looks at all of them. A new part of the page adds a scene here, and both follow; a tab
+of the operations page is found by itself. The service is the real one; its replica is the fake, as
+no model makes others wait, fails or stands still when it is told to.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import secrets
 import shutil
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 from typing import Final, Literal
 
@@ -87,9 +87,6 @@ async def beginning(person: Person) -> AsyncGenerator[str, None]:
     yield "empty"
     await page.get_by_role("button", name="Temporary chat").click()
     yield "temporary"
-    await page.keyboard.press("?")
-    await expect(page.get_by_role("dialog")).to_have_count(0)  # it is typed into the box
-    await person.write("")
     await page.locator("h1").click()
     await page.keyboard.press("?")
     await expect(page.get_by_role("dialog")).to_be_visible()
@@ -306,9 +303,9 @@ async def look(page: Page, size: str, colours: Colours) -> None:
     )
 
 
-async def shoot(service: Service, browser: Browser, folder: Path) -> None:
+async def shoot(service: Service, browser: Browser, folder: Path, scenes: Sequence[Scene]) -> None:
     """Each scene by a person of its own: on a desktop in the light, on a phone in the dark."""
-    for scene in SCENES:
+    for scene in scenes:
         context = await profile(browser)
         person = Person(service, context, await context.new_page(), f"ada-{slug(scene.__name__)}")
         await person.register()
@@ -323,7 +320,7 @@ async def shoot(service: Service, browser: Browser, folder: Path) -> None:
         await context.close()
 
 
-async def main(folder: Path) -> None:
+async def main(folder: Path, scenes: Sequence[Scene]) -> None:
     """Starts a service of its own, and ends it."""
     with tempfile.TemporaryDirectory(prefix="tertulia-states-") as home:
         service = fake_service(Path(home), PLANS, step_s=0.01)
@@ -334,7 +331,7 @@ async def main(folder: Path) -> None:
                 browser = await playwright.chromium.launch(
                     executable_path=CHROMIUM, args=list(QUIET)
                 )
-                await shoot(service, browser, folder)
+                await shoot(service, browser, folder, scenes)
                 await browser.close()
         finally:
             service.end()
@@ -343,8 +340,10 @@ async def main(folder: Path) -> None:
 if __name__ == "__main__":
     if shutil.which(CHROMIUM) is None:
         sys.exit("There is no Chromium: scripts/debian-packages chromium")
-    if len(sys.argv) != 2:
-        sys.exit("Name the folder for the pictures: python -m tests.web.states FOLDER")
+    if len(sys.argv) < 2:
+        sys.exit("Name the folder for the pictures: python -m tests.web.states FOLDER [SCENE …]")
     expect.set_options(timeout=PATIENCE_MS)
-    Path(sys.argv[1]).mkdir(parents=True, exist_ok=True)
-    asyncio.run(main(Path(sys.argv[1])))
+    place, named = Path(sys.argv[1]), sys.argv[2:]
+    place.mkdir(parents=True, exist_ok=True)
+    chosen = [scene for scene in SCENES if not named or scene.__name__ in named]
+    asyncio.run(main(place, chosen))
