@@ -71,19 +71,27 @@ function Block({ text, definitions, closed, render }: BlockProps): JSX.Element {
     else element.innerHTML = render.render(text, definitions);
   }, [text, definitions, closed, render]);
   useLayoutEffect(() => {
-    if (closed && render !== null && place.current !== null) decorate(place.current);
+    if (closed && render !== null && place.current !== null) decorate(place.current, whenIdle);
   }, [text, definitions, closed, render]);
   return <div ref={place} class={render === null ? "block is-plain" : "block"} />;
 }
 
 // Colours and formulas come with scripts of their own, when there is something for them.
-function decorate(element: HTMLElement): void {
+function decorate(element: HTMLElement, whenColoured: (colour: () => void) => void = (colour) => colour()): void {
   if (element.querySelector("pre > code[class^='lang-']:not(.lang-)") !== null) {
-    void import("../text/highlight").then(({ colour }) => colour(element));
+    void import("../text/highlight").then(({ colour }) => whenColoured(() => colour(element)));
   }
   if (element.querySelector(".formula, .formula-block") !== null) {
     void import("../text/formula").then(({ setFormulas }) => setFormulas(element));
   }
+}
+
+const COLOUR_MS = 1_000; // at the latest
+
+// Colours change no height, so they can wait until nothing else is to be done for the answer that goes on.
+function whenIdle(work: () => void): void {
+  if (typeof requestIdleCallback === "undefined") setTimeout(work, COLOUR_MS / 4);
+  else requestIdleCallback(work, { timeout: COLOUR_MS });
 }
 
 // Code that is still being written grows in place: it keeps its scroll position and what is selected.
