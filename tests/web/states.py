@@ -310,7 +310,10 @@ async def shoot(service: Service, browser: Browser, folder: Path, scenes: Sequen
         person = Person(service, context, await context.new_page(), f"ada-{slug(scene.__name__)}")
         await person.register()
         async for state in scene(person):
-            for size, colours in (("wide", "light"), ("phone", "dark")):
+            for size, colours in (
+                ("phone", "dark"),
+                ("wide", "light"),
+            ):  # a scene goes on as it was
                 await look(person.page, size, "dark" if colours == "dark" else "light")
                 path = folder / f"{state}-{size}.png"
                 await person.page.screenshot(path=path)

@@ -15,7 +15,7 @@ from playwright.async_api import Page
 
 from tests.e2e.processes import ROOT, Service
 from tests.web.person import Person
-from tests.web.states import SCENES, SIZES, Colours, Scene, look
+from tests.web.states import SCENES, Colours, Scene, look
 
 pytestmark = pytest.mark.anyio
 
@@ -31,10 +31,10 @@ OF_SIZE: Final = {
 }
 OF_COLOURS: Final = {"type": "rule", "values": ["color-contrast"]}
 LOOKS: Final[tuple[tuple[str, Colours, Mapping[str, object]], ...]] = (
-    ("wide", "light", ALL),
-    ("wide", "dark", OF_COLOURS),
-    ("phone", "dark", OF_COLOURS),
     ("phone", "light", OF_SIZE),
+    ("phone", "dark", OF_COLOURS),
+    ("wide", "dark", OF_COLOURS),
+    ("wide", "light", ALL),  # the last, so that a scene goes on as it was
 )
 
 
@@ -67,8 +67,6 @@ async def test_axe_finds_nothing(person: Person, scene: Scene) -> None:
                 await look(person.page, size, colours)
                 if objects := await objections(person.page, rules):
                     found[f"{state}, {size}, {colours}"] = objects
-            width, height = SIZES["wide"]
-            await person.page.set_viewport_size({"width": width, "height": height})
     finally:
         await person.service.pace(0.001)
     assert found == {}, json.dumps(found, indent=1)
