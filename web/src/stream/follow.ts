@@ -66,7 +66,9 @@ class Follower {
     let failures = 0;
     while (!this.signal.aborted) {
       const before = this.state.lastId;
-      const step = (await this.throughAnotherTab()) ?? (await this.connect());
+      const told = await this.throughAnotherTab();
+      if (this.signal.aborted) break; // or the line that is opened now would never be hung up
+      const step = told ?? (await this.connect());
       if (this.signal.aborted) break;
       if (this.isGiven && step.kind === "broken") {
         this.isGiven = false;
