@@ -26,10 +26,12 @@ answer_tokens = 250
 budgets = [{ name = "tokens_day", unit = "tokens", limit = 1000000, refill_s = 86400 }]
 replies_running = 20
 wait_s = 600
+abandon_s = "never"
 [plans.plus]
 answer_tokens = 1500
 budgets = [{ name = "tokens_day", unit = "tokens", limit = 1000000, refill_s = 86400 }]
-replies_running = 4
+replies_running = 20
+abandon_s = "never"
 [plans.empty]
 budgets = [{ name = "turns_day", unit = "turns", limit = 1, refill_s = 86400 }]
 """

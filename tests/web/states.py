@@ -15,11 +15,13 @@ import shutil
 import sys
 import tempfile
 from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, Literal
 
 from playwright.async_api import Browser, Page, async_playwright, expect
 
+from tertulia.drills.loopback import loopback
 from tests.e2e.processes import Service, fake_service
 from tests.web.conftest import PLANS
 from tests.web.person import (
@@ -39,7 +41,6 @@ Scene = Callable[[Person], AsyncGenerator[str, None]]
 
 SIZES: Final = {"wide": (1180, 860), "phone": (390, 844)}
 SLOTS: Final = 8  # of the fake
-OURS: Final = {"Sec-Fetch-Site": "same-origin"}
 TITLES: Final = ("A walk in the hills", "Sourdough that does not rise", "Heat pumps", "To Inés")
 QUESTION: Final = "How can a heat pump give more heat than it takes power?"
 ANSWER: Final = """## It moves heat
@@ -172,19 +173,20 @@ async def searching(person: Person) -> AsyncGenerator[str, None]:
 
 async def waiting(person: Person) -> AsyncGenerator[str, None]:
     """All slots are taken, and one more asks."""
-    await fill_slots(person)
-    await person.open()
-    await person.write("And what do herons eat?")
-    await person.box.press("Enter")
-    await expect(person.page.locator(".waiting")).to_contain_text("line")
-    yield "queue"
-    await person.write("And where do they sleep?")
-    await person.box.press("Enter")
-    await expect(person.page.get_by_label("Not sent yet")).to_be_visible()
-    yield "not-sent-yet"
-    await person.stop()
-    await expect(person.page.get_by_text("Stopped before the first word.")).to_be_visible()
-    yield "stopped"
+    async with full_slots(person.service):
+        await person.open()
+        await person.write("And what do herons eat?")
+        await person.box.press("Enter")
+        await expect(person.page.locator(".waiting")).to_contain_text("line")
+        yield "queue"
+        await person.write("And where do they sleep?")
+        await person.box.press("Enter")
+        await expect(person.page.get_by_label("Not sent yet")).to_be_visible()
+        yield "not-sent-yet"
+        await person.page.get_by_role("button", name="Do not send this message").click()
+        await person.stop()
+        await expect(person.page.get_by_text("Stopped before the first word.")).to_be_visible()
+        yield "stopped"
 
 
 async def refused(person: Person) -> AsyncGenerator[str, None]:
@@ -278,19 +280,24 @@ def slug(words: str) -> str:
     return "-".join(words.lower().split())
 
 
-async def fill_slots(person: Person) -> None:
-    """Answers that end no time soon in every slot of the fake."""
-    await person.service.pace(SLOW_S)
-    for _ in range(SLOTS):
-        made = await person.context.request.post(
-            person.url + "/v1/conversations", data={}, headers=OURS
-        )
-        place = f"{person.url}/v1/conversations/{(await made.json())['id']}/messages"
-        key = {"Idempotency-Key": secrets.token_hex(8)}
-        asked = await person.context.request.post(
-            place, data={"content": LONG}, headers=OURS | key | {"Accept": "application/json"}
-        )
-        assert asked.ok, await asked.text()
+@asynccontextmanager
+async def full_slots(service: Service) -> AsyncGenerator[None, None]:
+    """Answers to somebody else, which end no time soon, in every slot of the fake."""
+    await service.pace(SLOW_S)
+    async with loopback(20, headers={"Authorization": f"Bearer {service.key}"}) as http:
+        replies = []
+        for _ in range(SLOTS):
+            made = await http.post(f"{service.url}/v1/conversations", json={})
+            place = f"{service.url}/v1/conversations/{made.json()['id']}/messages"
+            key = {"Idempotency-Key": secrets.token_hex(8), "Accept": "application/json"}
+            asked = await http.post(place, json={"content": LONG}, headers=key)
+            assert asked.status_code == 202, asked.text
+            replies.append(asked.json()["messageId"])
+        try:
+            yield
+        finally:
+            for reply in replies:
+                await http.post(f"{service.url}/v1/messages/{reply}/stop")
 
 
 async def look(page: Page, size: str, colours: Colours) -> None:

@@ -13,7 +13,7 @@ from playwright.async_api import expect
 from tertulia.drills.loopback import loopback
 from tests.e2e.processes import Service
 from tests.web.person import LONG, STEP_S, Person, versions
-from tests.web.states import fill_slots
+from tests.web.states import full_slots
 
 pytestmark = pytest.mark.anyio
 
@@ -74,17 +74,16 @@ async def test_an_answer_that_nobody_can_go_on_with_is_no_spinner_the_next_day(
 
 async def test_a_stop_in_the_queue_stops_and_the_replica_never_hears_of_it(person: Person) -> None:
     """S-12."""
-    await fill_slots(person)
-    await person.open()
-    await person.write("And what do herons eat?")
-    await person.box.press("Enter")
-    await expect(person.page.locator(".waiting")).to_contain_text("line")
-    await person.stop()
-    await expect(person.last.get_by_text("Stopped before the first word.")).to_be_visible()
-    reply = person.stored()[-1]
-    assert (reply["status"], reply["content"]) == ("stopped", "")
-    assert person.charged(reply["id"]) == (0, 0)
-    await person.quiet()
+    async with full_slots(person.service):
+        await person.open()
+        await person.write("And what do herons eat?")
+        await person.box.press("Enter")
+        await expect(person.page.locator(".waiting")).to_contain_text("line")
+        await person.stop()
+        await expect(person.last.get_by_text("Stopped before the first word.")).to_be_visible()
+        reply = person.stored()[-1]
+        assert (reply["status"], reply["content"]) == ("stopped", "")
+        assert person.charged(reply["id"]) == (0, 0)
     async with loopback(5) as http:
         log = (await http.get(f"http://127.0.0.1:{person.service.fake_port}/log")).json()
     assert [one for one in log if one["request_id"].startswith(reply["id"])] == []
