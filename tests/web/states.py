@@ -306,7 +306,8 @@ async def look(page: Page, size: str, colours: Colours) -> None:
     await page.set_viewport_size({"width": width, "height": height})
     await page.emulate_media(color_scheme=colours)
     await page.evaluate(
-        "() => Promise.allSettled(document.getAnimations().map((one) => one.finished))"
+        "async () => { for (let i = 0; i < 2; i++) await new Promise(requestAnimationFrame);"
+        " await Promise.allSettled(document.getAnimations().map((one) => one.finished)) }"
     )
 
 
