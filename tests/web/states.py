@@ -35,6 +35,14 @@ from tests.web.person import (
     profile,
 )
 
+# Three frames in which nothing moves: of what is inherited each level may take one to follow.
+_CALM: Final = """async () => {
+  for (let calm = 0, frames = 0; calm < 3 && frames < 300; frames++) {
+    await new Promise(requestAnimationFrame);
+    const moves = document.getAnimations().some((one) => one.playState === 'running');
+    calm = moves ? 0 : calm + 1;
+  }
+}"""
 Colours = Literal["light", "dark"]
 # A scene takes a person through states, and names each when it is on the screen.
 Scene = Callable[[Person], AsyncGenerator[str, None]]
@@ -305,10 +313,7 @@ async def look(page: Page, size: str, colours: Colours) -> None:
     width, height = SIZES[size]
     await page.set_viewport_size({"width": width, "height": height})
     await page.emulate_media(color_scheme=colours)
-    await page.evaluate(
-        "async () => { for (let i = 0; i < 2; i++) await new Promise(requestAnimationFrame);"
-        " await Promise.allSettled(document.getAnimations().map((one) => one.finished)) }"
-    )
+    await page.evaluate(_CALM)
 
 
 async def shoot(service: Service, browser: Browser, folder: Path, scenes: Sequence[Scene]) -> None:
