@@ -1,13 +1,23 @@
-"""The operations page: for administrators, live, and what they do there takes effect."""
+"""The operations page: for administrators, live, and what they do there takes effect.
+
+Over the fake, whose answer does not end while something else is looked at.
+"""
 
 from __future__ import annotations
 
 import pytest
 from playwright.async_api import expect
 
-from tests.web.person import LONG, Person
+from tests.e2e.processes import Service
+from tests.web.person import LONG, SLOW_S, Person
 
 pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def service(fake_service: Service) -> Service:
+    """For all tests of this file."""
+    return fake_service
 
 
 async def test_an_administrator_sees_an_answer_run_and_sets_the_replica_aside(
@@ -18,6 +28,7 @@ async def test_an_administrator_sees_an_answer_run_and_sets_the_replica_aside(
     await person.open()
     await person.ask(LONG)
     await person.talking()
+    await person.service.pace(SLOW_S)
     await person.page.get_by_role("button", name="Operations").click()
     page = person.page
     assert page.url == person.url + "/operations"
