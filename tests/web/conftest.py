@@ -1,7 +1,8 @@
 """One service and one real Chromium for all tests of the page, and a person for each.
 
-The service is the real one. Its replica is the fake, which takes as long for an answer as a test
-wants it to, on every machine; where the engine matters (`test_engine.py`) that is the real one too.
+The service is the real one, with the engine that it starts by itself and the small model. A file
+whose tests need a fault, a speed or a text that no model gives on demand takes `fake_service` for
+it, and says why.
 """
 
 from __future__ import annotations
@@ -14,17 +15,23 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, async_playwright, expect
 
-from tests.e2e.processes import Service, fake_service, installed_models
+from tests.e2e.processes import Service, installed_models
+from tests.e2e.processes import fake_service as over_a_fake
 from tests.web.person import CHROMIUM, PATIENCE_MS, QUIET, STEP_S, Person, profile
 
+# Who has the plan `plus` gets an answer that goes on while something is done that takes its time.
 PLANS = """
 [plans.free]
 answer_tokens = 250
 budgets = [{ name = "tokens_day", unit = "tokens", limit = 1000000, refill_s = 86400 }]
-replies_running = 4
+replies_running = 20
+wait_s = 600
+abandon_s = "never"
 [plans.plus]
-answer_tokens = 250
+answer_tokens = 1500
 budgets = [{ name = "tokens_day", unit = "tokens", limit = 1000000, refill_s = 86400 }]
+replies_running = 20
+abandon_s = "never"
 [plans.empty]
 budgets = [{ name = "turns_day", unit = "turns", limit = 1, refill_s = 86400 }]
 """
@@ -48,16 +55,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-async def service(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Service]:
-    async with running(fake_service(tmp_path_factory.mktemp("web"), PLANS, step_s=STEP_S)) as made:
-        yield made
-
-
-@pytest.fixture(scope="session")
 async def engine_service(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Service]:
     """The service with the engine that it starts by itself."""
     async with running(Service(tmp_path_factory.mktemp("engine"), ENGINE + PLANS)) as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+async def fake_service(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Service]:
+    """The service over a fake, which breaks as it is told and takes the time that a test wants."""
+    folder = tmp_path_factory.mktemp("fake")
+    async with running(over_a_fake(folder, PLANS, step_s=STEP_S)) as made:
+        yield made
+
+
+@pytest.fixture
+def service(engine_service: Service) -> Service:
+    """What the page talks to."""
+    return engine_service
 
 
 @asynccontextmanager

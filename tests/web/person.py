@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import secrets
 import sqlite3
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -48,6 +49,30 @@ ALL_THE_TIME = """() => {
   window.setTimeout = (what, ms, ...rest) => begin(what, ms >= 7000 ? 2 ** 30 : ms, ...rest);
 }"""
 
+_PASTE = """(box, characters) => {
+  const clipboard = new DataTransfer();
+  clipboard.setData("text/plain", "x".repeat(characters));
+  const paste = new ClipboardEvent("paste",
+    { clipboardData: clipboard, bubbles: true, cancelable: true });
+  if (box.dispatchEvent(paste)) throw new Error("it would be put into the box");
+}"""
+
+_LOOKED_AT = """(count) => dispatchEvent(new Event('focus'))
+  && document.querySelectorAll('.message.reply').length >= count"""
+
+# Notes when the last reply shows less than it did; marks that turn out to be markup may go.
+_MARKUP = 12
+_WATCH_SHRINK = """(markup) => {
+  window.shrunk = [];
+  let most = 0;
+  new MutationObserver(() => {
+    const last = [...document.querySelectorAll('.message.reply')].at(-1);
+    const { length } = last?.querySelector('.prose')?.textContent ?? '';
+    if (length < most - markup) window.shrunk.push([most, length]);
+    most = Math.max(most, length);
+  }).observe(document.body, { subtree: true, childList: true, characterData: true });
+}"""
+
 # The last reply has begun and has not ended: this many characters of it are on the screen.
 _TALKING = """(least) => {
   const last = [...document.querySelectorAll('.message.reply')].at(-1);
@@ -83,6 +108,14 @@ class Person:
         assert answer.ok, await answer.text()
         self.id = (await (await self.context.request.get(self.service.url + "/v1/me")).json())["id"]
 
+    async def has_plan(self, plan: str) -> None:
+        """As an administrator gives it to them, at once."""
+        headers = {"Authorization": f"Bearer {self.service.key}"}
+        async with loopback(20, headers=headers) as http:
+            place = f"{self.service.url}/v1/admin/users/{self.id}"
+            answer = await http.patch(place, json={"plan": plan})
+            assert answer.status_code == 200, answer.text
+
     def watch(self, page: Page) -> None:
         """Keeps every address that a tab asks for, and every error that it throws."""
         page.on("request", self._asked)
@@ -103,9 +136,30 @@ class Person:
         self.watch(page)
         return replace(self, page=page)
 
+    @contextlib.asynccontextmanager
+    async def device(self, browser: Browser) -> AsyncGenerator[Person, None]:
+        """The same person at another device: signed in as well, and nothing else in common."""
+        context = await profile(browser)
+        await context.add_cookies((await self.context.storage_state())["cookies"])  # type: ignore[arg-type]
+        page = await context.new_page()
+        self.watch(page)
+        try:
+            yield replace(self, context=context, page=page)
+        finally:
+            await context.close()
+
+    async def sees(self, replies: int) -> None:
+        """Looks at the page again, as somebody who comes back to it, until it shows so many."""
+        # Headless windows all think that they have the focus.
+        await self.page.wait_for_function(_LOOKED_AT, arg=replies, polling=100)
+
     async def write(self, text: str) -> None:
         """Types nothing by hand: the text is in the box at once."""
         await self.box.fill(text)
+
+    async def paste(self, characters: int) -> None:
+        """Pastes more than may be sent, which the page must not let into the box."""
+        await self.box.evaluate(_PASTE, characters)
 
     async def ask(self, text: str) -> None:
         """Sends a message with Enter; its answer takes its time until its end is waited for."""
@@ -154,6 +208,19 @@ class Person:
     async def still_talking(self) -> bool:
         return await self.last.get_attribute("aria-busy") == "true"
 
+    async def stop(self) -> None:
+        """Stops the answer on the screen, and waits for the service's word that it has ended."""
+        async with self.page.expect_response("**/stop") as answer:
+            await self.page.get_by_role("button", name="Stop the answer").click()
+        assert (await answer.value).status == 200
+
+    @contextlib.asynccontextmanager
+    async def never_shrinking(self) -> AsyncGenerator[None, None]:
+        """Meanwhile the last reply is never blank again, and never shorter."""
+        await self.page.evaluate(_WATCH_SHRINK, _MARKUP)
+        yield
+        assert await self.page.evaluate("() => window.shrunk") == []
+
     async def ended(self) -> None:
         """Waits until no reply on the screen is under way; what is left of it comes at once."""
         await self.service.pace(QUICK_S)
@@ -195,6 +262,32 @@ class Person:
         )
         assert isinstance(row[0], int)
         return row[0]
+
+    def charged(self, reply: str) -> tuple[int, int]:
+        """The tokens of the prompt and of the answer that a reply was charged for."""
+        (row,) = rows(
+            self.service.database,
+            "SELECT input_tokens, output_tokens FROM turns WHERE owner = ? AND reply_id = ?",
+            self.id,
+            reply,
+        )
+        read, made = row
+        assert isinstance(read, int)
+        assert isinstance(made, int)
+        return read, made
+
+    async def until_titled(self) -> None:
+        """Waits until a title was made for each conversation of theirs, or given up."""
+        wanted = (
+            "SELECT 1 FROM conversations c WHERE owner = ? AND titled_by = 'words' AND NOT EXISTS"
+            " (SELECT 1 FROM tasks t WHERE t.owner = c.owner AND t.conversation_id = c.id"
+            " AND t.kind = 'title' AND t.due_at IS NULL)"
+        )
+        async with asyncio.timeout(PATIENCE_MS / 1000):
+            while True:
+                if not rows(self.service.database, wanted, self.id):
+                    return
+                await asyncio.sleep(0.05)
 
     async def until_stored(self, table: str, count: int) -> None:
         """Waits until a table has so many rows of theirs."""
@@ -247,6 +340,14 @@ class Person:
                 )
             database.commit()
         return conversation
+
+    async def titled(self, conversation: str, title: str) -> None:
+        """Another title, as if it had been given on the page."""
+        place = f"{self.service.url}/v1/conversations/{conversation}"
+        answer = await self.context.request.patch(
+            place, data={"title": title}, headers={"Sec-Fetch-Site": "same-origin"}
+        )
+        assert answer.ok, await answer.text()
 
     async def has_time_to_undo(self) -> None:
         """As long as it takes: a busy machine must not let the time to undo run out."""
@@ -340,15 +441,15 @@ async def profile(browser: Browser) -> BrowserContext:
     return context
 
 
-async def engine_ends(service: Service, reply: str) -> set[str]:
-    """How the engine ended what it was asked for a reply, by its own account, once it has."""
+async def engine_uses(service: Service, reply: str) -> list[dict[str, Any]]:
+    """What the engine was asked for a reply and how that ended, by its own account, once it has."""
     (engine,) = read_fleet(service.folder / "run" / "fleet.json").replicas
     headers = {"Authorization": f"Bearer {engine.key}"}
     url = f"{engine.url}/inference/v1/usage?limit=1000"
     async with asyncio.timeout(PATIENCE_MS / 1000), loopback(5, headers=headers) as http:
         while True:
             told = (await http.get(url)).json()["requests"]
-            ends = {one["finish"] for one in told if one["request_id"].startswith(f"{reply}-")}
-            if None not in ends:
-                return ends
+            uses = [one for one in told if one["request_id"].startswith(f"{reply}-")]
+            if all(one["finish"] for one in uses):
+                return uses
             await asyncio.sleep(0.02)

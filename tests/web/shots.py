@@ -53,12 +53,7 @@ async def shoot(service: Service, browser: Browser) -> None:
     person = Person(service, context, await context.new_page(), "ada")
     await person.register()
     for title, question in reversed(OLDER):
-        conversation = await person.plant(question, "An answer.")
-        await context.request.patch(
-            f"{service.url}/v1/conversations/{conversation}",
-            data={"title": title},
-            headers={"Sec-Fetch-Site": "same-origin"},
-        )
+        await person.titled(await person.plant(question, "An answer."), title)
     await person.open()
     picker = person.page.get_by_label("Model")
     if await picker.locator("option[value=large]").count():
@@ -66,11 +61,7 @@ async def shoot(service: Service, browser: Browser) -> None:
         await picker.select_option("large")
     for question in QUESTIONS:
         conversation = await person.ask_and_read(question)
-    await context.request.patch(
-        f"{service.url}/v1/conversations/{conversation}",
-        data={"title": "Palindromes in Python"},
-        headers={"Sec-Fetch-Site": "same-origin"},
-    )
+    await person.titled(conversation, "Palindromes in Python")
     for name, scheme, size in LOOKS:
         await person.page.set_viewport_size(size)  # type: ignore[arg-type]  # width and height
         await person.page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")

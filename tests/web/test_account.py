@@ -9,6 +9,7 @@ from zipfile import ZipFile
 import pytest
 from playwright.async_api import Browser, Locator, expect
 
+from tests.lanes.moving_rig import chatgpt
 from tests.web.person import SHORT, Person, profile
 
 pytestmark = pytest.mark.anyio
@@ -41,6 +42,7 @@ async def test_instructions_are_written_kept_and_taken_back(person: Person) -> N
 
 
 async def test_everything_goes_out_and_comes_in_again_once(person: Person, tmp_path: Path) -> None:
+    """S-30: and what is no tree stays out, which is told."""
     await person.plant("Where do herons sleep?", "In reeds.")
     await person.open()
     panel = await section(person, "Your data")
@@ -54,10 +56,12 @@ async def test_everything_goes_out_and_comes_in_again_once(person: Person, tmp_p
     assert sum(name.endswith(".md") for name in names) == 1
     await panel.get_by_label("File to import").set_input_files(file)
     await expect(panel.locator(".report")).to_contain_text("1 were here already.")
-    stranger = tmp_path / "other.json"
-    stranger.write_text(json.dumps({"no": "export"}))
-    await panel.get_by_label("File to import").set_input_files(stranger)
-    await expect(panel.locator(".report")).to_contain_text("1 stayed out.")
+    circle = chatgpt("circle")
+    circle["mapping"]["q"]["parent"] = "a1"
+    strange = tmp_path / "other.json"
+    strange.write_text(json.dumps([circle, {"no": "export"}]))
+    await panel.get_by_label("File to import").set_input_files(strange)
+    await expect(panel.locator(".report")).to_contain_text("2 stayed out.")
     assert person.count("conversations") == 1
 
 

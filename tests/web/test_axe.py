@@ -1,79 +1,76 @@
-"""axe objects to no state of the page, in both colours; and the page can run from right to left."""
+"""axe objects to no state of the page, in both colours and on both sizes; and the page can run from
+right to left.
+
+Over the fake, since some states need a replica that stands still (`states.py`).
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import Final
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Page
 
-from tests.e2e.processes import ROOT
-from tests.web.person import SHORT, Person
+from tests.e2e.processes import ROOT, Service
+from tests.web.person import Person
+from tests.web.states import SCENES, Colours, Scene, look
 
 pytestmark = pytest.mark.anyio
 
 AXE = ROOT / "web/node_modules/axe-core/axe.min.js"
-SECTIONS = ("Usage", "Instructions", "API keys", "Your data", "Sessions", "Look and language")
-TABS = ("Users", "Plans and budgets", "System prompts", "Safety", "Fleet")
+ALL: Final = {
+    "type": "tag",
+    "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
+}
+# What another size may change, and other colours: the tree is the same.
+OF_SIZE: Final = {
+    "type": "rule",
+    "values": ["color-contrast", "target-size", "scrollable-region-focusable", "region"],
+}
+OF_COLOURS: Final = {"type": "rule", "values": ["color-contrast"]}
+LOOKS: Final[tuple[tuple[str, Colours, Mapping[str, object]], ...]] = (
+    ("wide", "light", ALL),
+    ("wide", "dark", OF_COLOURS),
+    ("phone", "dark", OF_COLOURS),
+    ("phone", "light", OF_SIZE),
+)
 
 
-async def accessible(page: Page, rules: str) -> None:
-    """What axe objects to, which is nothing, once nothing on the page moves."""
-    await page.evaluate("() => Promise.all(document.getAnimations().map((one) => one.finished))")
-    found = await page.evaluate(
-        "async (rules) => (await axe.run(document, { runOnly: rules.split(' ') })).violations"
+@pytest.fixture
+def service(fake_service: Service) -> Service:
+    """For all tests of this file."""
+    return fake_service
+
+
+async def objections(page: Page, rules: Mapping[str, object]) -> list[object]:
+    """What axe objects to."""
+    if not await page.evaluate("() => 'axe' in window"):
+        await page.evaluate(AXE.read_text())
+    found: list[object] = await page.evaluate(
+        "async (rules) => (await axe.run(document, { runOnly: rules })).violations"
         ".map((one) => [one.id, one.nodes.map((node) => node.target.join(' '))])",
         rules,
     )
-    assert found == [], json.dumps(found, indent=1)
+    return found
 
 
-@pytest.mark.parametrize(
-    ("colours", "rules"),
-    [("light", "wcag2a wcag2aa wcag21a wcag21aa wcag22aa best-practice"), ("dark", "wcag2aa")],
-    ids=["light", "dark"],
-)
-async def test_axe_finds_nothing(person: Person, colours: str, rules: str) -> None:
-    """Some twenty states, half a second each: that is why it takes its time. In the dark only the
-    colours differ."""
+@pytest.mark.parametrize("scene", SCENES, ids=[scene.__name__ for scene in SCENES])
+async def test_axe_finds_nothing(person: Person, scene: Scene) -> None:
     if not AXE.exists():
         pytest.skip("axe-core is not installed (`scripts/build-page` installs it)")
-    page = person.page
-    await page.add_init_script(path=AXE)
-    await page.emulate_media(color_scheme="dark" if colours == "dark" else "light")
-    await person.becomes_administrator()
-    await person.open()
-    await accessible(page, rules)  # empty
-    conversation = await person.plant(SHORT, "Hello.\n\n```python\nx = 1\n```")
-    await person.copies(conversation, 40)
-    await person.open(conversation)
-    await expect(page.locator(".entry").nth(10)).to_be_attached()
-    await page.locator(".entry").nth(1).get_by_role("button", name="Options of").click()
-    await accessible(page, rules)
-    await page.keyboard.press("Escape")
-    await page.locator("#search").fill("nothing like it")
-    await expect(page.locator(".list-note")).to_be_visible()
-    await accessible(page, rules)
-    await page.locator("h1").click()
-    await page.keyboard.press("?")
-    await expect(page.get_by_role("dialog")).to_be_visible()
-    await accessible(page, rules)
-    await page.keyboard.press("Escape")
-    await page.locator(".me").click()
-    for section in SECTIONS:
-        await page.get_by_role("tab", name=section).click()
-        await accessible(page, rules)
-    await page.keyboard.press("Escape")
-    await page.goto(person.url + "/operations")
-    await expect(page.locator(".chart canvas")).to_have_count(4)
-    for tab in TABS:
-        await (
-            page.get_by_role("navigation", name="Operations")
-            .get_by_role("button", name=tab)
-            .click()
-        )
-        await expect(page.locator(".panel").first).to_be_visible()
-        await accessible(page, rules)
+    found: dict[str, object] = {}
+    try:
+        async for state in scene(person):
+            for size, colours, rules in LOOKS:
+                await look(person.page, size, colours)
+                if objects := await objections(person.page, rules):
+                    found[f"{state}, {size}, {colours}"] = objects
+            await look(person.page, "wide", "light")  # the scene goes on as it was
+    finally:
+        await person.service.pace(0.001)
+    assert found == {}, json.dumps(found, indent=1)
 
 
 async def test_the_page_can_be_read_from_right_to_left(person: Person) -> None:

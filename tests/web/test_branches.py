@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.async_api import Browser, Locator, expect
 
-from tests.web.person import LONG, LONG_TOO, SHORT, SLOW_S, Person, versions
+from tests.web.person import LONG, LONG_TOO, SHORT, Person, versions
 
 pytestmark = pytest.mark.anyio
 
@@ -15,6 +15,7 @@ async def _step(message: Locator, name: str) -> None:
 
 
 async def test_an_edited_question_is_a_branch_and_both_remember_their_ends(person: Person) -> None:
+    """S-24, S-25, S-26: nothing is lost below the old one, and nothing is shown below it either."""
     await person.open()
     await person.ask_and_read(SHORT)
     await person.ask_and_read("Say goodbye.")
@@ -71,25 +72,25 @@ async def test_a_branch_that_is_chosen_is_the_one_that_other_devices_open(
 
 async def test_a_stop_ends_the_answer_on_screen_and_no_other(person: Person) -> None:
     """S-18."""
+    await person.has_plan("plus")
     await person.open()
     await person.ask_and_read(SHORT)
     await person.ask(LONG)
     await person.talking()
-    await person.service.pace(SLOW_S)
     await _edit(person.questions.first, LONG_TOO)
     await expect(person.questions.locator(".bubble")).to_have_text([LONG_TOO])
     await person.talking(1)
     await _step(person.questions.first, "Version before")
     await expect(person.questions.locator(".bubble")).to_have_text([SHORT, LONG])
-    await person.page.get_by_role("button", name="Stop the answer").click()
+    await person.stop()
     await expect(person.last.get_by_text("Stopped.")).to_be_visible()
     await _step(person.questions.first, "Next version")
     await expect(person.questions.locator(".bubble")).to_have_text([LONG_TOO])
-    assert await person.still_talking()
-    await person.ended()
-    await person.matches_store()
+    await person.talking(len(await person.shown()) + 25)
     ends = [m["status"] for m in person.stored() if m["role"] == "assistant"]
-    assert ends == ["completed", "stopped", "completed"]
+    assert ends == ["completed", "stopped", "running"]
+    await person.stop()
+    await person.matches_store()
 
 
 async def test_a_question_that_is_edited_while_it_is_answered_stops_that_answer(
@@ -98,7 +99,6 @@ async def test_a_question_that_is_edited_while_it_is_answered_stops_that_answer(
     await person.open()
     await person.ask(LONG)
     await person.talking()
-    await person.service.pace(SLOW_S)
     await _edit(person.questions.first, SHORT)
     await expect(person.questions.locator(".bubble")).to_have_text([SHORT])
     await expect(versions(person.questions.first)).to_have_text("2/2")
@@ -116,9 +116,9 @@ async def _edit(question: Locator, text: str) -> None:
 
 
 async def test_a_branch_left_in_mid_answer_goes_on(person: Person) -> None:
-    """S-24, S-26."""
+    """S-24."""
     await person.open()
-    await person.ask_and_read(LONG)
+    await person.ask_and_read(SHORT)
     await person.last.get_by_role("button", name="Answer again").click()
     await expect(versions(person.last)).to_have_text("2/2")
     await person.ended()

@@ -7,8 +7,7 @@ import asyncio
 import pytest
 from playwright.async_api import Route, expect
 
-from tertulia.drills.loopback import loopback
-from tests.web.person import LONG, QUICK_S, SHORT, SLOW_S, Person, versions
+from tests.web.person import LONG, SHORT, Person, versions
 
 pytestmark = pytest.mark.anyio
 
@@ -55,6 +54,27 @@ async def test_a_first_send_whose_answer_is_lost_makes_one_conversation(person: 
     assert (person.count("conversations"), person.count("messages")) == (1, 2)
 
 
+async def test_a_message_whose_answer_is_lost_on_the_way_is_one_turn(person: Person) -> None:
+    """S-20: the page sends it again under its key, and gets the answer that is there."""
+    lost: list[str] = []
+
+    async def lose_the_first(route: Route) -> None:
+        if route.request.method == "POST" and not lost:
+            await route.fetch()  # taken in, and answered to its end; nothing of it comes back
+            lost.append(route.request.headers["idempotency-key"])
+            await route.abort()
+        else:
+            await route.continue_()
+
+    await person.open()
+    await person.page.route("**/v1/conversations/*/messages", lose_the_first)
+    await person.ask_and_read(SHORT)
+    assert len(lost) == 1
+    await person.matches_store()
+    assert (person.count("messages"), person.count("turns")) == (2, 1)
+    await expect(person.replies).to_have_count(1)
+
+
 async def test_enter_that_confirms_a_word_of_an_input_method_sends_nothing(person: Person) -> None:
     """S-56."""
     await person.open()
@@ -78,10 +98,10 @@ async def test_enter_that_confirms_a_word_of_an_input_method_sends_nothing(perso
 async def test_what_is_typed_while_an_answer_streams_is_sent_after_it_in_order(
     person: Person,
 ) -> None:
+    await person.has_plan("plus")
     await person.open()
     await person.ask(LONG)
     await person.talking()
-    await person.service.pace(SLOW_S)
     for text in ("Name one fruit, in a word.", "Name one tree, in a word."):
         await person.write(text)
         await person.box.press("Enter")
@@ -90,7 +110,7 @@ async def test_what_is_typed_while_an_answer_streams_is_sent_after_it_in_order(
     assert person.count("messages") == 2
     await person.page.reload()  # the browser keeps them
     await expect(waiting.locator(".bubble")).to_have_count(2)
-    await person.service.pace(QUICK_S)
+    await person.stop()
     await expect(person.replies).to_have_count(3)
     await person.ended()
     await expect(waiting).to_have_count(0)
@@ -102,10 +122,10 @@ async def test_what_is_typed_while_an_answer_streams_is_sent_after_it_in_order(
 
 
 async def test_a_message_that_waits_can_be_changed_or_left_out(person: Person) -> None:
+    await person.has_plan("plus")
     await person.open()
     await person.ask(LONG)
     await person.talking()
-    await person.service.pace(SLOW_S)
     for text in ("One.", "Two."):
         await person.write(text)
         await person.box.press("Enter")
@@ -115,7 +135,7 @@ async def test_a_message_that_waits_can_be_changed_or_left_out(person: Person) -
     await waiting.get_by_role("button", name="Change this message").click()
     await expect(person.box).to_have_value("Two.")
     await expect(waiting).to_have_count(0)
-    await person.ended()
+    await person.stop()
     assert person.count("messages") == 2
 
 
@@ -164,15 +184,7 @@ async def test_a_stop_before_the_conversation_is_made_sends_nothing(person: Pers
 async def test_a_megabyte_that_is_pasted_is_answered_at_once_with_the_limit(person: Person) -> None:
     await person.open()
     await person.write("before ")
-    await person.box.evaluate(
-        """(box) => {
-          const clipboard = new DataTransfer();
-          clipboard.setData("text/plain", "x".repeat(1_000_000));
-          const paste = new ClipboardEvent("paste",
-            { clipboardData: clipboard, bubbles: true, cancelable: true });
-          if (box.dispatchEvent(paste)) throw new Error("it would be put into the box");
-        }"""
-    )
+    await person.paste(1_000_000)
     problem = person.page.locator(".composer .problem")
     await expect(problem).to_contain_text("1,000 kB of at most")
     await expect(problem).to_contain_text("left out")
@@ -217,7 +229,7 @@ async def test_each_conversation_keeps_its_own_draft(person: Person) -> None:
 
 async def test_a_spent_budget_is_told_with_its_reset_and_the_text_is_kept(person: Person) -> None:
     await person.open()
-    await _plan(person, "empty")
+    await person.has_plan("empty")
     await person.ask(SHORT)
     await person.ended()
     await person.ask(SHORT)
@@ -227,7 +239,7 @@ async def test_a_spent_budget_is_told_with_its_reset_and_the_text_is_kept(person
     await expect(person.questions).to_have_count(1)
     assert person.count("messages") == 2
     # The box works as before.
-    await _plan(person, "free")
+    await person.has_plan("free")
     await person.box.press("Enter")
     await expect(problem).to_have_count(0)
     await expect(person.replies).to_have_count(2)
@@ -262,11 +274,3 @@ async def test_a_server_that_is_away_is_told_and_tried_again(person: Person) -> 
     await person.page.unroute("**/v1/me")
     await person.page.get_by_role("button", name="Try again").click()
     await expect(person.box).to_be_visible()
-
-
-async def _plan(person: Person, plan: str) -> None:
-    headers = {"Authorization": f"Bearer {person.service.key}"}
-    async with loopback(20, headers=headers) as http:
-        place = f"{person.service.url}/v1/admin/users/{person.id}"
-        answer = await http.patch(place, json={"plan": plan})
-        assert answer.status_code == 200, answer.text

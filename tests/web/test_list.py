@@ -11,7 +11,6 @@ pytestmark = pytest.mark.anyio
 
 MANY = 2_500  # 15,000 were tried as well: six times as many pages, and no more elements
 MOST_DRAWN = 60
-STILL_S = 5.0  # for a token: an answer that does not end while something else is looked at
 # Scrolls a window at a time, as fast as pages come, and says where it came to rest.
 TO_THE_END = """async (last) => {
   const list = document.querySelector('.list');
@@ -63,12 +62,7 @@ async def test_thousands_of_conversations_scroll_to_the_last_with_few_of_them_dr
 
 async def test_a_search_shows_where_the_words_are_and_escape_ends_it(person: Person) -> None:
     found = await person.plant(SHORT, "Hello.")
-    renamed = await person.context.request.patch(
-        f"{person.url}/v1/conversations/{found}",
-        data={"title": "Greetings"},
-        headers={"Sec-Fetch-Site": "same-origin"},
-    )
-    assert renamed.ok
+    await person.titled(found, "Greetings")
     await person.copies(found, 3)
     await person.open()
     await person.page.keyboard.press("Control+k")
@@ -118,10 +112,10 @@ async def test_a_deletion_can_be_undone_and_is_done_when_the_page_is_left(person
 
 async def test_an_answer_that_ended_elsewhere_is_marked_until_it_is_read(person: Person) -> None:
     other = await person.plant(SHORT, "Hello.")
+    await person.has_plan("plus")
     await person.open()
     await person.ask(LONG)
     await person.talking()
-    await person.service.pace(STILL_S)
     running = person.conversation
     row = person.page.locator(".entry", has=person.page.locator(f"[data-id={running}]"))
     await expect(row.get_by_role("img", name="Answering")).to_be_visible()

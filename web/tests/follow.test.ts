@@ -178,3 +178,16 @@ test("while another tab reads the reply nothing is fetched, and what it missed i
   expect(calls).toEqual([{ path: "/v1/messages/m_reply/stream?attempt=1", last: "2", key: null, method: "GET" }]);
   expect(state.text).toBe(words.join(""));
 });
+
+test("a reply that is let go while other tabs are asked for it opens no connection", async () => {
+  const stop = new AbortController();
+  const paths: string[] = [];
+  const tabs = {
+    listen: async () => (stop.abort(), "alone"),
+    read: () => ({ tell: () => {}, leave: () => {} }),
+  } as unknown as NonNullable<World["tabs"]>;
+  const world: World = { fetch: async (path) => (paths.push(path), stream(wire(0, events.length))), sleep: async () => {}, dice: () => 0, now: () => 0, wakes: () => () => {}, tabs };
+  const sink = { assembly: () => {}, link: () => {}, named: () => {} };
+  expect(await follow({ post: null, messageId: "m_reply" }, sink, world, stop.signal)).toEqual({ kind: "left" });
+  expect(paths).toEqual([]);
+});

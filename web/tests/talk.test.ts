@@ -57,13 +57,13 @@ beforeEach(() => {
   });
 });
 
-function chat(typed = ""): { chat: InstanceType<typeof Chat>; given: string[] } {
+function chat(typed = "", id: string | null = "c_1"): { chat: InstanceType<typeof Chat>; given: string[] } {
   const given: string[] = [];
   const house: House = {
     made: () => {}, began: () => {}, isRunning: () => {}, asked: () => {}, ended: () => {},
     giveBack: (_, content) => typed === "" && given.push(content) > 0,
   };
-  const made = new Chat("c_1", house);
+  const made = new Chat(id, house);
   made.line.items.value.forEach((one) => made.line.remove(one.key));
   return { chat: made, given };
 }
@@ -74,15 +74,15 @@ const asks = () => calls.filter((call) => call.method === "POST" && call.path.en
 test("a conversation opens at the branch that was shown last", async () => {
   answers["GET messages"] = () => json(200, { items: [message("m_1", "m_0", "user"), message("m_2", "m_1", "assistant")], nextBefore: "m_1" });
   const { chat: one } = chat();
-  await one.load();
+  await one.reading.newest();
   expect(calls.some((call) => call.path.includes("branch=head&limit=50"))).toBe(true);
   expect(texts(one)).toEqual(["text of m_1", "text of m_2"]);
-  expect(one.nextBefore.value).toBe("m_1");
+  expect(one.reading.nextBefore.value).toBe("m_1");
 });
 
 test("what waits is sent when the answer has ended, below it and in order", async () => {
   const { chat: one } = chat();
-  await one.load();
+  await one.reading.newest();
   let n = 0;
   answers["POST ask"] = () => reply(`m_${2 * ++n}`, `m_${2 * n - 1}`, `answer ${n}`);
   one.send("first", null, "auto");
@@ -96,7 +96,7 @@ test("what waits is sent when the answer has ended, below it and in order", asyn
 
 test("what waits for an answer that fails is held until the person says so", async () => {
   const { chat: one } = chat();
-  await one.load();
+  await one.reading.newest();
   answers["POST ask"] = () => new Response(wire([["fail", { code: "internal", message: "Broken.", retryable: true }]]), { status: 200, headers: { Location: "/v1/messages/m_2/stream" } });
   one.send("first", null, "auto");
   one.sendLater("second", "auto");
@@ -109,7 +109,7 @@ test("what waits for an answer that fails is held until the person says so", asy
 
 test("a message that is refused is given back, with the reason", async () => {
   const { chat: one, given } = chat();
-  await one.load();
+  await one.reading.newest();
   answers["POST ask"] = () => problem(429, "budget_exhausted");
   one.send("first", null, "auto");
   await until(() => expect(given).toEqual(["first"]));
@@ -119,7 +119,7 @@ test("a message that is refused is given back, with the reason", async () => {
 
 test("a message that is refused while another one is typed waits beside it", async () => {
   const { chat: one } = chat("typed meanwhile");
-  await one.load();
+  await one.reading.newest();
   answers["POST ask"] = () => problem(429, "too_many_running");
   one.send("first", null, "auto");
   await until(() => expect(one.line.items.value.map(({ content }) => content)).toEqual(["first"]));
@@ -129,7 +129,7 @@ test("a message that is refused while another one is typed waits beside it", asy
 test("a message below which another device asks waits for that answer", async () => {
   const { chat: one, given } = chat();
   answers["GET messages"] = () => json(200, { items: [message("m_1", null, "user"), message("m_2", "m_1", "assistant")], nextBefore: null });
-  await one.load();
+  await one.reading.newest();
   const under = [message("m_1", null, "user"), message("m_2", "m_1", "assistant"), message("m_3", "m_2", "user"), message("m_4", "m_3", "assistant", { status: "running", content: "" })];
   answers["GET messages"] = () => json(200, { items: under, nextBefore: null });
   answers["GET /v1/messages/m_4/stream"] = () => reply("m_4", "m_3", "theirs");
@@ -143,7 +143,7 @@ test("a message below which another device asks waits for that answer", async ()
 
 test("a stop that is quicker than its message waits for it", async () => {
   const { chat: one } = chat();
-  await one.load();
+  await one.reading.newest();
   let arrive = () => {};
   const arrived = new Promise<void>((resolve) => (arrive = resolve));
   answers["POST ask"] = async () => {
@@ -164,6 +164,21 @@ test("a stop that is quicker than its message waits for it", async () => {
   expect(one.path.value.at(-1)).toMatchObject({ id: "m_2", status: "stopped", live: null });
 });
 
+test("a first message that is stopped while the server is away does not hold up the next one", async () => {
+  const { chat: one, given } = chat("", null);
+  answers["POST /v1/conversations"] = () => new Promise<Response>(() => {});
+  one.send("first", null, "auto");
+  const creations = () => calls.filter(({ path, method }) => method === "POST" && path === "/v1/conversations");
+  await until(() => expect(creations().length).toBe(1));
+  await one.stop(one.running.value!);
+  expect(given).toEqual(["first"]);
+  answers["POST /v1/conversations"] = () => json(201, about());
+  answers["POST ask"] = () => reply("m_2", "m_1", "answer");
+  one.send("second", null, "auto");
+  await until(() => expect(texts(one)).toEqual(["second", "answer"]));
+  expect(new Set(creations().map(({ key }) => key)).size).toBe(1);
+});
+
 test("another version is shown as the server has it, and the server is told", async () => {
   const { chat: one } = chat();
   const version = (number: number) => ({ version: { number, count: 2, previous: number === 2 ? "m_2" : null, following: number === 1 ? "m_5" : null } });
@@ -175,12 +190,12 @@ test("another version is shown as the server has it, and the server is told", as
       nextBefore: null,
     });
   answers["PUT /v1/conversations/c_1/head"] = () => json(200, about());
-  await one.load();
+  await one.reading.newest();
   const last = one.leaf()!;
   expect(one.versionOf(last)).toMatchObject({ number: 2, count: 2, previous: "m_2" });
-  await one.show("m_2");
+  await one.reading.show("m_2");
   expect(one.path.value.map(({ id }) => id)).toEqual(["m_1", "m_2", "m_3", "m_4"]);
   expect(calls.find(({ method }) => method === "PUT")?.body).toEqual({ messageId: "m_2" });
-  await one.show("m_5");
+  await one.reading.show("m_5");
   expect(one.leaf()?.id).toBe("m_5");
 });

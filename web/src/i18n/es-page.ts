@@ -70,6 +70,8 @@ export const page: Readonly<Record<string, string>> = {
   "Make an account": "Crear una cuenta",
   "Make the account": "Crear la cuenta",
   "Messages": "Mensajes",
+  "Notes": "Avisos",
+  "Connection": "Conexión",
   "Messages a minute": "Mensajes por minuto",
   "My conversations may be used to judge models and changes. Off until you turn it on, and off again at once.":
     "Mis conversaciones pueden usarse para evaluar modelos y cambios. Está apagado hasta que lo enciendas, y se apaga al instante.",

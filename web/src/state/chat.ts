@@ -80,14 +80,14 @@ effect(() => {
     tried.add(reply);
     queueMicrotask(() => {
       const chat = chatOf(id);
-      if (chat.liveReplies.length === 0 && streams().length < MOST_STREAMS - 1) void chat.load();
+      if (chat.liveReplies.length === 0 && streams().length < MOST_STREAMS - 1) void chat.reading.newest();
     });
   }
 });
 
 whenAnotherTabTells((conversation) => {
   const chat = chats.get(conversation);
-  if (chat !== undefined && chat.state.value === "ready" && (chat === current.peek() || chat.liveReplies.length > 0)) void chat.load();
+  if (chat !== undefined && chat.reading.state.value === "ready" && (chat === current.peek() || chat.liveReplies.length > 0)) void chat.reading.newest();
 });
 globalThis.window?.addEventListener("storage", (event) => {
   if (isOfLines(event.key)) for (const chat of chats.values()) chat.line.readAgain();
@@ -131,7 +131,7 @@ function boundStreams(newest: LiveReply): void {
   const others = all.filter(({ chat, live }) => live !== newest && chat !== current.peek());
   for (const { chat, live } of others.slice(0, Math.max(0, all.length + 1 - MOST_STREAMS))) {
     chat.turns.letGo(live);
-    chat.state.value = "empty"; // it is read again when it is looked at
+    chat.reading.forget();
   }
 }
 

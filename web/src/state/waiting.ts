@@ -44,6 +44,23 @@ export class Line {
     });
   }
 
+  /** What is sent when this reply has ended: the first that waits for it, unless a word of the person is waited for. */
+  next(reply: string): Waiting | undefined {
+    return this.held.value ? undefined : this.below(reply)[0];
+  }
+
+  /** What is to be sent below the branch that ends with this reply, or below no reply that is known. */
+  onBranch(leaf: string | null, isKnown: (reply: string) => boolean): readonly Waiting[] {
+    const all = this.items.value;
+    const lost = all.filter(({ after }) => !all.some(({ key }) => key === after) && !isKnown(after));
+    return [...lost.flatMap((one) => [one, ...this.below(one.key)]), ...(leaf === null ? [] : this.below(leaf))];
+  }
+
+  /** What waits for an answer that never came, or that is none, waits for a word of the person. */
+  hold(): void {
+    if (this.items.value.length > 0) this.held.value = true;
+  }
+
   remove(key: string): void {
     const at = this.items.value.findIndex((one) => one.key === key);
     const gone = this.items.value[at];

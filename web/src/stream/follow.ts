@@ -66,7 +66,9 @@ class Follower {
     let failures = 0;
     while (!this.signal.aborted) {
       const before = this.state.lastId;
-      const step = (await this.throughAnotherTab()) ?? (await this.connect());
+      const told = await this.throughAnotherTab();
+      if (this.signal.aborted) break; // or the line that is opened now would never be hung up
+      const step = told ?? (await this.connect());
       if (this.signal.aborted) break;
       if (this.isGiven && step.kind === "broken") {
         this.isGiven = false;
@@ -157,7 +159,7 @@ class Follower {
         if (step.verdict === "gap") broken = true;
         else if (step.verdict !== "dropped") {
           took.push(event);
-          this.keep(step.state);
+          this.state = step.state;
         }
       },
       retry: (ms) => (retry = ms),
@@ -169,6 +171,7 @@ class Follower {
         const { value, done } = await orSilence(reader.read(), line);
         if (done) break;
         feed(value);
+        if (took.length > 0) this.keep(this.state); // once for what came at once: a fast answer has many events in it
         heard(took);
         took = [];
       }

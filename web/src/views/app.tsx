@@ -56,7 +56,7 @@ function Rooms({ id }: { id: string }): JSX.Element {
       void refreshList();
       void loadModels();
       void refreshAccount();
-      void current.value.load();
+      void current.value.reading.newest();
     };
     const listen = new AbortController();
     addEventListener("focus", refetch, { signal: listen.signal });
@@ -116,7 +116,7 @@ function Toasts(): JSX.Element {
     if (items.length > 0) element.showPopover();
   }, [items]);
   return (
-    <div class="toasts" ref={box} popover="manual">
+    <div class="toasts" ref={box} popover="manual" role="region" aria-label={t("Notes")}>
       {items.map((one) => (
         <div key={one.id} class={one.bad ? "toast is-bad" : "toast"}>
           <p>{one.text}</p>

@@ -1,8 +1,9 @@
 /** The conversation on screen. */
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
+import { stretchesOf } from "../chat/stretches";
 import { t } from "../i18n";
-import { current, switchTemporary, type Chat, type Shown } from "../state/chat";
+import { current, switchTemporary, type Chat } from "../state/chat";
 import { conversations } from "../state/conversations";
 import { setDraft } from "../state/drafts";
 import { drawerOpen, go } from "../state/route";
@@ -12,18 +13,18 @@ import { Composer } from "./composer";
 import { ConversationMenu } from "./conversation-menu";
 import { Icon, IconButton, Mark } from "./icons";
 import { openLink } from "./link-guard";
-import { Question, Reply, toClipboard } from "./message";
+import { toClipboard } from "./message";
 import { useNearness } from "./near";
 import { useScroll } from "./scroll";
+import { StretchView } from "./stretch";
 import { WaitingLine } from "./waiting";
 
-const AT_FIRST = 8; // messages at the end that are drawn in full before it is known which are in sight
 const AHEAD = "900px 0px 0px"; // older messages are there before the reader has come to their place
 
 export function ChatView(): JSX.Element {
   const chat = current.value;
   useEffect(() => {
-    void chat.load();
+    void chat.reading.newest();
   }, [chat]);
   return (
     <main class="chat" id="chat">
@@ -59,14 +60,16 @@ function Thread({ chat }: { chat: Chat }): JSX.Element {
   const path = chat.path.value;
   const { away, toEnd, onScroll } = useScroll(scroller, inner);
   useNearness(inner);
-  useLayoutEffect(toEnd, [chat, chat.state.value === "ready"]);
+  useLayoutEffect(toEnd, [chat, chat.reading.state.value === "ready"]);
 
   return (
     <>
       <div class="thread" ref={scroller} onScroll={onScroll} onClick={onThreadClick} tabindex={0} role="region" aria-label={t("Messages")}>
         <div class="thread-inner" ref={inner}>
-          {chat.nextBefore.value !== null && <Older chat={chat} scroller={scroller} />}
-          {path.length === 0 ? <Nothing chat={chat} /> : path.map((message, at) => drawn(chat, message, path.length - at))}
+          {chat.reading.nextBefore.value !== null && <Older chat={chat} scroller={scroller} />}
+          {path.length === 0 ? <Nothing chat={chat} /> : stretchesOf(path).map((one, at, all) => (
+            <StretchView key={one.key} chat={chat} messages={one.messages} isLast={at === all.length - 1} />
+          ))}
           <WaitingLine chat={chat} />
         </div>
       </div>
@@ -74,7 +77,7 @@ function Thread({ chat }: { chat: Chat }): JSX.Element {
         {away && path.length > 0 && (
           <button type="button" class="to-end" onClick={toEnd} aria-label={t("To the newest message")}><Icon name="bottom" /></button>
         )}
-        {chat.state.value !== "gone" && <Composer chat={chat} onSend={toEnd} />}
+        {chat.reading.state.value !== "gone" && <Composer chat={chat} onSend={toEnd} />}
         <p class="small-print">
           {chat.temporary && `${t("Nothing of this chat is kept once you leave it.")} `}{t("Answers can be wrong. Check what matters.")}
         </p>
@@ -83,26 +86,14 @@ function Thread({ chat }: { chat: Chat }): JSX.Element {
   );
 }
 
-// A message that has not changed is the same element, which is not even compared: there may be thousands.
-const elements = new WeakMap<Shown, JSX.Element>();
-
-function drawn(chat: Chat, message: Shown, fromEnd: number): JSX.Element {
-  const known = elements.get(message);
-  if (known !== undefined) return known;
-  const View = message.role === "user" ? Question : Reply;
-  const made = <View key={message.viewKey} chat={chat} message={message} isNear={fromEnd <= AT_FIRST} />;
-  elements.set(message, made);
-  return made;
-}
-
 function Older({ chat, scroller }: { chat: Chat; scroller: { current: HTMLDivElement | null } }): JSX.Element {
   const button = useRef<HTMLButtonElement>(null);
   const busy = useRef(false);
-  const before = chat.nextBefore.value;
+  const before = chat.reading.nextBefore.value;
   const load = async () => {
     if (busy.current) return;
     busy.current = true;
-    await chat.loadOlder();
+    await chat.reading.older();
     busy.current = false;
   };
   // A new watch for each page: one that is still in sight would not be told of again.
@@ -127,7 +118,7 @@ function openers(): string[] {
 }
 
 function Nothing({ chat }: { chat: Chat }): JSX.Element {
-  const state = chat.state.value;
+  const state = chat.reading.state.value;
   if (state === "gone") {
     return (
       <div class="nothing">
@@ -141,7 +132,7 @@ function Nothing({ chat }: { chat: Chat }): JSX.Element {
     return (
       <div class="nothing">
         <h2>{t("The conversation could not be loaded")}</h2>
-        <button type="button" class="button is-main" onClick={() => void chat.load()}>{t("Try again")}</button>
+        <button type="button" class="button is-main" onClick={() => void chat.reading.newest()}>{t("Try again")}</button>
       </div>
     );
   }

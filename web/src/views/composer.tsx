@@ -23,7 +23,7 @@ export function Composer({ chat, onSend }: { chat: Chat; onSend: () => void }): 
   const tooLong = lengthProblem(text);
   const later = running !== null || chat.waiting.value.length > 0;
   const full = later && chat.line.isFull;
-  const ready = text.trim() !== "" && tooLong === null && !full && chat.state.value === "ready";
+  const ready = text.trim() !== "" && tooLong === null && !full && chat.reading.state.value === "ready";
 
   useLayoutEffect(() => grow(area.current), [text, place]);
   useEffect(() => {

@@ -4,7 +4,7 @@ import { useLayoutEffect, useRef } from "preact/hooks";
 import { signal } from "@preact/signals";
 import { GrowingBlocks, healTail, splitBlocks } from "../text/blocks";
 
-type Renderer = typeof import("../text/markdown");
+export type Renderer = typeof import("../text/markdown");
 
 // The renderer is fetched beside the first paint; until it is here the text stands as it is.
 const renderer = signal<Renderer | null>(null);
@@ -32,26 +32,22 @@ export function Markdown({ text, growing }: { text: string; growing: boolean }):
   return <div class="prose">{drawn.current}</div>;
 }
 
-/**
- * Draws a text that does not grow into the element of the ref that it gives: its blocks are no components, as a
- * long conversation has thousands of them.
- */
-export function useStill(text: string): { current: HTMLDivElement | null } {
-  const place = useRef<HTMLDivElement>(null);
-  const render = renderer.peek() ?? renderer.value; // once it is here nobody need be told of it
-  useLayoutEffect(() => {
-    if (place.current === null) return;
-    const { blocks, definitions } = splitBlocks(text);
-    place.current.replaceChildren(...blocks.map((block) => {
-      const element = document.createElement("div");
-      element.className = render === null ? "block is-plain" : "block";
-      if (render === null) element.textContent = block;
-      else element.innerHTML = render.render(block, definitions);
-      return element;
-    }));
-    if (render !== null) decorate(place.current);
-  }, [text, render]);
-  return place;
+/** What renders markdown, or null until it is here; then whoever asked is drawn again, once. */
+export function useRenderer(): Renderer | null {
+  return renderer.peek() ?? renderer.value;
+}
+
+/** Draws a text that does not grow: its blocks are no components, as a long conversation has thousands of them. */
+export function drawStill(place: HTMLElement, text: string, render: Renderer | null): void {
+  const { blocks, definitions } = splitBlocks(text);
+  place.replaceChildren(...blocks.map((block) => {
+    const element = document.createElement("div");
+    element.className = render === null ? "block is-plain" : "block";
+    if (render === null) element.textContent = block;
+    else element.innerHTML = render.render(block, definitions);
+    return element;
+  }));
+  if (render !== null) decorate(place);
 }
 
 function isSame(a: BlockProps, b: BlockProps): boolean {
@@ -75,19 +71,27 @@ function Block({ text, definitions, closed, render }: BlockProps): JSX.Element {
     else element.innerHTML = render.render(text, definitions);
   }, [text, definitions, closed, render]);
   useLayoutEffect(() => {
-    if (closed && render !== null && place.current !== null) decorate(place.current);
+    if (closed && render !== null && place.current !== null) decorate(place.current, whenIdle);
   }, [text, definitions, closed, render]);
   return <div ref={place} class={render === null ? "block is-plain" : "block"} />;
 }
 
 // Colours and formulas come with scripts of their own, when there is something for them.
-function decorate(element: HTMLElement): void {
+function decorate(element: HTMLElement, whenColoured: (colour: () => void) => void = (colour) => colour()): void {
   if (element.querySelector("pre > code[class^='lang-']:not(.lang-)") !== null) {
-    void import("../text/highlight").then(({ colour }) => colour(element));
+    void import("../text/highlight").then(({ colour }) => whenColoured(() => colour(element)));
   }
   if (element.querySelector(".formula, .formula-block") !== null) {
     void import("../text/formula").then(({ setFormulas }) => setFormulas(element));
   }
+}
+
+const COLOUR_MS = 1_000; // at the latest
+
+// Colours change no height, so they can wait until nothing else is to be done for the answer that goes on.
+function whenIdle(work: () => void): void {
+  if (typeof requestIdleCallback === "undefined") setTimeout(work, COLOUR_MS / 4);
+  else requestIdleCallback(work, { timeout: COLOUR_MS });
 }
 
 // Code that is still being written grows in place: it keeps its scroll position and what is selected.

@@ -1,4 +1,4 @@
-/** One message: what was asked, or a reply with its marks, its branch switch and what can be done with it. */
+/** One message: a reply that grows, and what stands below the words of any: marks, versions, what can be done with it. */
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Version } from "../chat/branch";
@@ -11,8 +11,8 @@ import { toast } from "../state/toasts";
 import type { Failure } from "../wire";
 import { useDerived } from "./derived";
 import { Icon, IconButton, Mark } from "./icons";
-import { Markdown, useStill } from "./markdown";
-import { useNear } from "./near";
+import { Markdown } from "./markdown";
+import { tellOf } from "./near";
 import { usePaced } from "./paced";
 
 interface Props {
@@ -20,20 +20,7 @@ interface Props {
   message: Shown;
 }
 
-export function Question({ chat, message, isNear }: Props & { isNear: boolean }): JSX.Element {
-  const [editing, setEditing] = useState(false);
-  const [near, place] = useNear(isNear);
-  if (editing) return <Editor chat={chat} message={message} close={() => setEditing(false)} />;
-  return (
-    <article class={near ? "message question" : "message question is-far"} aria-label={t("You")} ref={place}>
-      <h2 class="sr">{t("You")}</h2>
-      <div class="bubble" dir="auto">{message.content}</div>
-      {near && <QuestionTools chat={chat} message={message} edit={() => setEditing(true)} />}
-    </article>
-  );
-}
-
-function QuestionTools({ chat, message, edit }: Props & { edit: () => void }): JSX.Element {
+export function QuestionTools({ chat, message, edit }: Props & { edit: () => void }): JSX.Element {
   const sending = message.id.startsWith("local_") && !chat.temporary;
   return (
     <div class="tools">
@@ -44,7 +31,7 @@ function QuestionTools({ chat, message, edit }: Props & { edit: () => void }): J
   );
 }
 
-function Editor({ chat, message, close }: { chat: Chat; message: Shown; close: () => void }): JSX.Element {
+export function Editor({ chat, message, close }: { chat: Chat; message: Shown; close: () => void }): JSX.Element {
   const [text, setText] = useState(message.content);
   const area = useRef<HTMLTextAreaElement>(null);
   useEffect(() => {
@@ -87,23 +74,38 @@ export function isComposing(event: KeyboardEvent): boolean {
   return event.isComposing || event.keyCode === 229;
 }
 
-export function Reply({ chat, message, isNear }: Props & { isNear: boolean }): JSX.Element {
+/** Says of a message, by its view key, that it is near, or no more. */
+export type Tell = (key: string, isNear: boolean) => void;
+
+/** A reply that has grown before the reader's eyes: it is not drawn again when it has ended. */
+export function GrownReply({ chat, message, isNear, tell }: Props & { isNear: boolean; tell: Tell }): JSX.Element {
+  const place = (element: HTMLElement | null) => {
+    if (element !== null) tellOf(element, (is) => tell(message.viewKey, is));
+  };
   const live = message.live?.quiet === false ? message.live : null;
-  const [near, place] = useNear(isNear);
-  const hasGrown = useRef(false); // before the reader's eyes: it is not drawn again when it has ended
-  if (live !== null) hasGrown.current = true;
-  const still = useStill(message.content);
-  const label = message.model === null || message.model === "" ? t("Answer") : t("Answer of {model}", { model: titleOf(message.model) });
   return (
-    <article class={near ? "message reply" : "message reply is-far"} aria-label={label} aria-busy={live !== null} ref={place}>
+    <article class={isNear ? "message reply" : "message reply is-far"} aria-label={replyLabel(message)} aria-busy={live !== null} ref={place}>
       <h2 class="sr">{t("Answer")}</h2>
-      {hasGrown.current ? <Growing live={live} content={message.content} /> : message.content !== "" && <div class="prose" ref={still} />}
+      <Growing live={live} content={message.content} />
       {live !== null && <UnderWay live={live} />}
-      {live === null && message.status === "refused" && <Refusal text={message.refusal ?? t("This cannot be answered here.")} />}
-      {live === null && message.status === "stopped" && <Ending message={message} />}
-      {near && <Marks message={message} />}
-      {near && (live !== null ? <div class="tools"><BranchSwitch chat={chat} message={message} /></div> : <ReplyTools chat={chat} message={message} />)}
+      <BelowReply chat={chat} message={message} isNear={isNear} />
     </article>
+  );
+}
+
+export function replyLabel(message: Shown): string {
+  return message.model === null || message.model === "" ? t("Answer") : t("Answer of {model}", { model: titleOf(message.model) });
+}
+
+export function BelowReply({ chat, message, isNear }: Props & { isNear: boolean }): JSX.Element {
+  const isLive = message.live?.quiet === false;
+  return (
+    <>
+      {!isLive && message.status === "refused" && <Refusal text={message.refusal ?? t("This cannot be answered here.")} />}
+      {!isLive && message.status === "stopped" && <Ending message={message} />}
+      {isNear && <Marks message={message} />}
+      {isNear && (isLive ? <div class="tools"><BranchSwitch chat={chat} message={message} /></div> : <ReplyTools chat={chat} message={message} />)}
+    </>
   );
 }
 
@@ -250,9 +252,9 @@ function BranchSwitch({ chat, message }: { chat: Chat; message: Shown }): JSX.El
   if (count < 2) return null;
   return (
     <div class="branches" role="group" aria-label={t("Versions")}>
-      <IconButton icon="left" label={t("Version before")} disabled={previous === null} onClick={() => previous !== null && void chat.show(previous)} />
+      <IconButton icon="left" label={t("Version before")} disabled={previous === null} onClick={() => previous !== null && void chat.reading.show(previous)} />
       <span>{number}/{count}</span>
-      <IconButton icon="right" label={t("Next version")} disabled={following === null} onClick={() => following !== null && void chat.show(following)} />
+      <IconButton icon="right" label={t("Next version")} disabled={following === null} onClick={() => following !== null && void chat.reading.show(following)} />
     </div>
   );
 }

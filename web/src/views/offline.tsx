@@ -22,9 +22,9 @@ export function OfflineNotice(): JSX.Element | null {
   }, []);
   if (isOnline.value) return null;
   return (
-    <p class="offline">
+    <section class="offline" aria-label={t("Connection")}>
       <Icon name="warn" />
-      <span>{t("You are offline. What you write is kept here, and answers go on by themselves when the connection is back.")}</span>
-    </p>
+      <p>{t("You are offline. What you write is kept here, and answers go on by themselves when the connection is back.")}</p>
+    </section>
   );
 }

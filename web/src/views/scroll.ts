@@ -53,7 +53,9 @@ export function useScroll(scroller: Place, inner: Place): { away: boolean; toEnd
     // Words that came since the last frame are no reader's doing: only a way up is.
     if (isAtEnd) following.current = true;
     else if (top < lastTop.current) following.current = false;
-    lastTop.current = top;
+    // What came into sight may have turned out to be of another height after the last look.
+    if (!following.current) keep();
+    lastTop.current = thread.scrollTop;
     held.current = following.current ? null : topmost(inner.current, thread);
     setAway(!following.current);
   };
@@ -66,17 +68,27 @@ function placeOf(element: Element, thread: Element): number {
 }
 
 // The first message that begins in sight: one that is cut off above may turn out to be less tall than was thought,
-// and what is below it must not move. They lie one below the other, so half of them at a time is ruled out.
+// and what is below it must not move. Where a message of a stretch out of sight would be nobody asks: that would
+// have the browser lay it out.
 function topmost(inner: Element | null, thread: Element): { element: Element; at: number } | null {
-  const all = inner?.getElementsByClassName("message") ?? [];
   const { top, bottom } = thread.getBoundingClientRect();
+  const stretches = inner?.getElementsByClassName("stretch") ?? [];
+  const at = firstFrom(stretches, (box) => box.bottom > top);
+  const messages = stretches[at]?.children ?? [];
+  const from = firstFrom(messages, (box) => box.top >= top);
+  const [here, next] = [messages[from], stretches[at + 1]];
+  const isInSight = (element: Element | undefined) => element !== undefined && element.getBoundingClientRect().top < bottom;
+  const element = isInSight(here) ? here : isInSight(next) ? next?.firstElementChild : messages[Math.max(0, from - 1)];
+  return element == null ? null : { element, at: placeOf(element, thread) };
+}
+
+// They lie one below the other, so half of them at a time is ruled out.
+function firstFrom(all: ArrayLike<Element>, holds: (box: DOMRect) => boolean): number {
   let [from, to] = [0, all.length];
   while (from < to) {
     const middle = (from + to) >> 1;
-    if (all[middle]!.getBoundingClientRect().top >= top) to = middle;
+    if (holds(all[middle]!.getBoundingClientRect())) to = middle;
     else from = middle + 1;
   }
-  const isInSight = from < all.length && all[from]!.getBoundingClientRect().top < bottom;
-  const element = all[isInSight ? from : Math.max(0, from - 1)];
-  return element === undefined ? null : { element, at: placeOf(element, thread) };
+  return from;
 }
