@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 
 AXE = ROOT / "web/node_modules/axe-core/axe.min.js"
 SECTIONS = ("Usage", "Instructions", "API keys", "Your data", "Sessions", "Look and language")
-TABS = ("Users", "Plans and budgets", "System prompts", "Safety", "Fleet")
+TABS = ("Users", "Plans and budgets", "System prompts", "Safety", "Planner", "Fleet")
 
 
 async def accessible(page: Page, rules: str) -> None:

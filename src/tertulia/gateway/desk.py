@@ -41,6 +41,7 @@ from tertulia.ports_of_batches import Batches, BatchWork, Files
 from tertulia.ports_of_deletions import Deletions, Erasure
 from tertulia.ports_of_moving import Imports, ImportWork, Transcripts
 from tertulia.ports_of_operations import Holds
+from tertulia.ports_of_planning import Planning
 from tertulia.ports_of_prompts import Instructions, Prompts
 
 
@@ -113,6 +114,7 @@ class Desk:
     plans: Mapping[str, Plan]
     rules: GatewayRules
     holds: Holds
+    planning: Planning
     pulse: Pulse
     figures: Figures = field(default_factory=Figures)
     flags: Flags = field(default_factory=Flags)

@@ -107,7 +107,7 @@ class LiveStream(Response):
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             async with asyncio.TaskGroup() as tasks:
-                gone = tasks.create_task(_disconnected(receive))
+                gone = tasks.create_task(disconnected(receive))
                 await self._stream(send, gone)
                 gone.cancel()
         finally:
@@ -116,13 +116,13 @@ class LiveStream(Response):
 
     async def _stream(self, send: Send, gone: asyncio.Task[None]) -> None:
         desk, pulse = self._desk, self._desk.pulse
-        await _write(send, b"retry: %d\n\n" % desk.rules.retry_ms)
-        await _write(send, _event("past", past_json(desk)))
+        await write(send, b"retry: %d\n\n" % desk.rules.retry_ms)
+        await write(send, event("past", past_json(desk)))
         for beat in range(_BEATS):
             if gone.done() or not await self._may_watch(beat):
                 break
             seen = pulse.n_beats
-            await _write(send, _event("now", now_json(desk)))
+            await write(send, event("now", now_json(desk)))
             await pulse.wait(seen)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -232,17 +232,20 @@ def _rounded(value: float | None, digits: int) -> float | None:
     return None if value is None else round(value, digits)
 
 
-def _event(kind: str, data: dict[str, Any]) -> bytes:
+def event(kind: str, data: dict[str, Any]) -> bytes:
+    """A server-sent event without a number."""
     return b"event: %b\ndata: %b\n\n" % (
         kind.encode(),
         json.dumps(data, separators=(",", ":"), ensure_ascii=False).encode(),
     )
 
 
-async def _write(send: Send, data: bytes) -> None:
+async def write(send: Send, data: bytes) -> None:
+    """A part of a stream."""
     await send({"type": "http.response.body", "body": data, "more_body": True})
 
 
-async def _disconnected(receive: Receive) -> None:
+async def disconnected(receive: Receive) -> None:
+    """Returns when the client has gone."""
     while (await receive())["type"] != "http.disconnect":
         pass

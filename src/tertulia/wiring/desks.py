@@ -29,6 +29,7 @@ from tertulia.gateway.streams import OpenStreams
 from tertulia.lookout import LadderFigures, Lookout
 from tertulia.plan_tables import PlanTable
 from tertulia.wiring.models import Vocabularies, fixed_fleet, replica_key
+from tertulia.wiring.planning import ProcessPlanning
 from tertulia.wiring.scaling import ScaleFigures
 from tertulia.wiring.stores import Stores
 from tertulia.worker.desk import WorkerDesk, WorkerRules
@@ -105,6 +106,7 @@ def gateway_desk(parts: Parts) -> Desk:
         counters=counters,
         streams=streams,
         holds=stores.holds,
+        planning=ProcessPlanning(),
         pulse=Pulse(parts.replicas, line, parts.lookout, figures, parts.clock),
         flags=parts.flags,
         plans=parts.plans,
