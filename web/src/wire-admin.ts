@@ -34,6 +34,7 @@ export interface FleetNow {
   firstText: Percentiles;
   betweenTokens: Percentiles;
   openStreams: number;
+  costs: { perHour: number; perMillion: number | null; targetPerMillion: number | null } | null;
   flagged: { stage: "input" | "output"; category: string; count: number }[];
   point: Point | null;
 }

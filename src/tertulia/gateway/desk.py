@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from tertulia.core.batches import BatchRules
 from tertulia.core.difficulty import SMALL_BELOW
 from tertulia.core.imports import ImportRules
+from tertulia.core.money import Prices
 from tertulia.core.plans import Plan
 from tertulia.flagging import Flags
 from tertulia.gateway.counters import Counters
@@ -68,6 +69,8 @@ class GatewayRules:
     # Host names that calls may use; "*" is any.
     hosts: tuple[str, ...] = ("*",)
     secure_cookies: bool = False
+    # What the fleet costs; None: nobody has said.
+    prices: Prices | None = None
     batches: BatchRules = field(default_factory=BatchRules)
     imports: ImportRules = field(default_factory=ImportRules)
 

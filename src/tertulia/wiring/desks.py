@@ -15,6 +15,7 @@ from tertulia.config import Settings
 from tertulia.core.batches import BatchRules
 from tertulia.core.canned import ready_replies
 from tertulia.core.deletions import DAY_S
+from tertulia.core.money import Prices
 from tertulia.core.plans import Plan, Plans
 from tertulia.core.quota import MILLI
 from tertulia.core.types import Budget, Lane
@@ -119,6 +120,7 @@ def gateway_desk(parts: Parts) -> Desk:
             secure_cookies=settings.server.secure_cookies,
             trusted_proxies=settings.server.trusted_proxies,
             hosts=settings.server.known_hosts,
+            prices=_prices(settings),
             batches=_batches(settings),
         ),
         figures=figures,
@@ -175,6 +177,18 @@ def worker_desk(parts: Parts) -> WorkerDesk:
 def plans_of(tables: Mapping[str, PlanTable]) -> Plans:
     """The plans of the configuration."""
     return Plans((name, _plan(name, table)) for name, table in tables.items())
+
+
+def _prices(settings: Settings) -> Prices | None:
+    table = settings.costs
+    if table.accelerator_per_hour is None:
+        return None
+    return Prices(
+        accelerator_per_hour=table.accelerator_per_hour,
+        accelerators=table.accelerators,
+        team_per_year=table.team_per_year,
+        target=table.target_per_million,
+    )
 
 
 def _batches(settings: Settings) -> BatchRules:

@@ -8,7 +8,15 @@ export const planner: Readonly<Record<string, string>> = {
   "A million tokens": "Un millón de tokens",
   "A million tokens of answers": "Un millón de tokens de respuestas",
   "A million tokens, prompts and answers": "Un millón de tokens, de entrada y de respuesta",
+  "A million tokens of answers, in the last half hour": "Un millón de tokens de respuestas, en la última media hora",
   "A step": "Un paso",
+  "Above the target: a fleet that is not busy costs as much as one that is.":
+    "Por encima del objetivo: una flota sin trabajo cuesta lo mismo que una ocupada.",
+  "An hour of the fleet and its team": "Una hora de la flota y su equipo",
+  "Cost": "Coste",
+  "No prices are set. Write what an accelerator costs in an hour, and what the team costs in a year, into the table [costs] of the settings.":
+    "No hay precios. Escribe lo que cuesta un acelerador por hora, y el equipo al año, en la tabla [costs] de los ajustes.",
+  "Target for a million tokens": "Objetivo para un millón de tokens",
   "Accelerator": "Acelerador",
   "Accelerators": "Aceleradores",
   "Accelerators busy at the peak": "Aceleradores ocupados en la hora punta",
