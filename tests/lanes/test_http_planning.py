@@ -14,7 +14,7 @@ import pytest
 
 from scripts import leftovers
 from tertulia.gateway.desk import Desk
-from tertulia.ports_of_planning import Busy, CantPlan, Conditions, PlanWish, Progress
+from tertulia.ports_of_planning import Busy, CantPlan, Conditions, PlanWish, Progress, Scenario
 from tertulia.wiring.planning import ProcessPlanning
 from tests.conftest import MARK
 from tests.lanes.gateway_rig import Rig, events, rig, until
@@ -23,8 +23,17 @@ pytestmark = pytest.mark.anyio
 
 LONG_S = 50.0  # a test that waits so long has failed
 QUICK = {"values": {"users": 100.0}, "load": 10.0}
-# Seconds of a processor: time enough to leave before its end.
-SLOW = {"values": {"users": 20_000.0}, "load": 10.0}
+USUAL: dict[str, Any] = {}
+
+
+class Endless(ProcessPlanning):
+    """Plays at the usual load for longer than any test waits: it does not end by itself."""
+
+    async def scenario(self, wish: PlanWish, conditions: Conditions) -> Scenario | CantPlan | Busy:
+        usual = await super().scenario(wish, conditions)
+        if isinstance(usual, CantPlan | Busy) or conditions.load != 1.0:
+            return usual
+        return {**usual, "seconds": 800_000.0}
 
 
 @asynccontextmanager
@@ -115,8 +124,8 @@ async def test_without_the_policies_more_people_wait_in_vain() -> None:
 
 
 async def test_a_simulation_ends_as_soon_as_nobody_reads_it() -> None:
-    async with planned() as (here, admin), asyncio.timeout(LONG_S):
-        async with admin.stream("POST", "/v1/admin/simulation", json=SLOW) as answer:
+    async with planned(Endless()) as (here, admin), asyncio.timeout(LONG_S):
+        async with admin.stream("POST", "/v1/admin/simulation", json=USUAL) as answer:
             lines = answer.aiter_lines()
             await anext(lines)
             assert len(players()) == 1
@@ -129,8 +138,8 @@ async def test_a_simulation_ends_as_soon_as_nobody_reads_it() -> None:
 
 
 async def test_a_gateway_that_leaves_ends_its_simulation() -> None:
-    async with planned() as (here, admin), asyncio.timeout(LONG_S):
-        async with admin.stream("POST", "/v1/admin/simulation", json=SLOW) as answer:
+    async with planned(Endless()) as (here, admin), asyncio.timeout(LONG_S):
+        async with admin.stream("POST", "/v1/admin/simulation", json=USUAL) as answer:
             lines = answer.aiter_lines()
             await anext(lines)
             here.desk.streams.draining = True
