@@ -120,6 +120,17 @@ async def operations(person: Person) -> None:
     await person.page.wait_for_timeout(10_000)  # five looks: a line and not a dot
 
 
+async def planner(person: Person) -> None:
+    """A plan for a town, and how it goes under twice its peak."""
+    await person.becomes_administrator()
+    await person.page.goto(person.url + "/operations")
+    await person.page.get_by_role("button", name="Planner", exact=True).click()
+    people = person.page.get_by_role("slider", name="People who use it on a day")
+    await people.fill("60")
+    await person.page.get_by_role("button", name="Play it").click()
+    await expect(person.page.locator(".chart canvas")).to_have_count(6)
+
+
 Scene = Callable[[Person], Awaitable[None]]
 STATES: tuple[tuple[str, Scene, str, dict[str, int]], ...] = (
     ("empty", empty, "light", WIDE),
@@ -132,6 +143,8 @@ STATES: tuple[tuple[str, Scene, str, dict[str, int]], ...] = (
     ("account", account, "light", WIDE),
     ("account-phone", account, "light", PHONE),
     ("operations", operations, "light", {"width": 1180, "height": 1000}),
+    ("planner", planner, "light", {"width": 1180, "height": 2600}),
+    ("planner-phone", planner, "dark", {"width": 390, "height": 4600}),
 )
 
 
