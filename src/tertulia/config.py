@@ -27,6 +27,7 @@ from tertulia.core.canned import ready_replies
 from tertulia.core.difficulty import SMALL_BELOW
 from tertulia.core.rollout import version_of
 from tertulia.core.turn import LOG_KEPT_S
+from tertulia.costs_table import CostsTable
 from tertulia.deletion_table import DeletionTable
 from tertulia.fleet_tables import FleetTable, ReplicaTable
 from tertulia.plan_tables import (
@@ -246,6 +247,7 @@ class Settings(BaseSettings):
     prompt: PromptTable = PromptTable()
     batches: BatchesTable = BatchesTable()
     deletion: DeletionTable = DeletionTable()
+    costs: CostsTable = CostsTable()
     worker: WorkerTable = WorkerTable()
 
     @field_validator("plans", mode="before")

@@ -60,6 +60,7 @@ from tertulia.gateway.refusals import Refusals
 from tertulia.gateway.streams import OpenStreams
 from tertulia.lookout import Lookout
 from tertulia.ports import Leases, Rungs
+from tertulia.wiring.planning import ProcessPlanning
 from tertulia.worker.desk import WorkerDesk, WorkerRules
 from tertulia.worker.loop import Worker
 
@@ -295,6 +296,7 @@ async def rig(
             new_id=SystemIds(clock),
             line=line,
             holds=MemoryHolds(),
+            planning=ProcessPlanning(),
             pulse=Pulse(replicas, line, shared["lookout"], figures, clock),
             figures=figures,
             flags=flags,

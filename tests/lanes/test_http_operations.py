@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import httpx2
@@ -13,6 +14,8 @@ import pytest
 
 from tertulia.core.fleet import MOST_HELD, ReplicaSight
 from tertulia.core.ladder import Foothold
+from tertulia.core.money import Prices
+from tertulia.gateway.desk import Desk
 from tertulia.gateway.streams import Seat
 from tests.lanes.gateway_rig import FORBIDDEN, Rig, ScriptedReplicas, ask, new_conversation, rig
 
@@ -78,6 +81,28 @@ async def test_a_look_says_what_is_known_and_null_for_what_is_not() -> None:
     assert [lane["name"] for lane in seen["lanes"]] == ["plus", "free", "batch"]
     assert seen["ladder"]["name"] == "paid_first"
     assert seen["firstText"] == {"count": 0, "p50": None, "p95": None, "p99": None}
+
+
+async def test_a_fleet_without_prices_has_no_cost() -> None:
+    async with watched() as (_, admin, _):
+        assert (await admin.get("/v1/admin/fleet")).json()["costs"] is None
+
+
+async def test_a_million_tokens_cost_what_the_fleet_does_while_it_writes_them() -> None:
+    prices = Prices(3.0, {"small-1": 4}, team_per_year=0, target=2.0)
+    replicas = ScriptedReplicas(seen=[sight("a", 100.0), sight("b:1", state="lost")])
+
+    def priced(desk: Desk) -> Desk:
+        return replace(desk, rules=replace(desk.rules, prices=prices))
+
+    async with rig(replicas=replicas, change_desk=priced) as here:
+        admin = await here.user("root", role="admin")
+        here.desk.pulse.beat()
+        silent = (await admin.get("/v1/admin/fleet")).json()["costs"]
+        here.desk.pulse.past.append(replace(here.desk.pulse.past[-1], tokens_per_s=10_000 / 3))
+        busy = (await admin.get("/v1/admin/fleet")).json()["costs"]
+    assert silent == {"perHour": 12.0, "perMillion": None, "targetPerMillion": 2.0}
+    assert busy["perMillion"] == pytest.approx(1.0)
 
 
 async def test_a_reply_is_measured_and_what_was_flagged_is_counted_without_its_words() -> None:

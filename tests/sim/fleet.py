@@ -38,6 +38,7 @@ from tertulia.gateway.stop import stop_reply
 from tertulia.gateway.streams import OpenStreams, Seat
 from tertulia.lookout import Lookout
 from tertulia.ports import StoreUnavailable
+from tertulia.wiring.planning import ProcessPlanning
 from tertulia.worker.desk import WorkerDesk, WorkerRules
 from tertulia.worker.loop import Worker
 from tests.sim.engines import EnginePort, Engines, FlaggingChecks
@@ -354,6 +355,7 @@ class Gateway(Place):
             rules=GatewayRules(),
             # Nobody looks at a simulated fleet.
             holds=MemoryHolds(),
+            planning=ProcessPlanning(),
             pulse=cast("Pulse", None),
         )
         process.spawn(self.desk.streams.beat(self.desk.presence, self.desk.clock), "beat")

@@ -270,6 +270,18 @@ async def operations(person: Person) -> AsyncGenerator[str, None]:
         yield "operations-" + slug(await tab.inner_text())
 
 
+async def planner(person: Person) -> AsyncGenerator[str, None]:
+    """A plan for a town, and how it goes under twice its peak."""
+    await person.becomes_administrator()
+    page = person.page
+    await page.goto(person.url + "/operations")
+    await page.get_by_role("button", name="Planner", exact=True).click()
+    await page.get_by_role("slider", name="People who use it on a day").fill("60")
+    await page.get_by_role("button", name="Play it").click()
+    await expect(page.locator(".chart canvas")).to_have_count(6)
+    yield "planner"
+
+
 SCENES: Final[tuple[Scene, ...]] = (
     signing_in,
     beginning,
@@ -281,6 +293,7 @@ SCENES: Final[tuple[Scene, ...]] = (
     failing,
     account,
     operations,
+    planner,
 )
 
 

@@ -34,6 +34,7 @@ export interface FleetNow {
   firstText: Percentiles;
   betweenTokens: Percentiles;
   openStreams: number;
+  costs: { perHour: number; perMillion: number | null; targetPerMillion: number | null } | null;
   flagged: { stage: "input" | "output"; category: string; count: number }[];
   point: Point | null;
 }
@@ -98,4 +99,67 @@ export interface Deletion {
   doneAt: string | null;
   looks: number;
   reached: Record<string, { how: string; at: string }>;
+}
+
+export interface PlanSlider {
+  name: string;
+  value: number;
+  unit: string;
+  low: number;
+  high: number;
+  logarithmic: boolean;
+}
+
+export interface PlanFigure {
+  value: number | null;
+  unit: string;
+  formula: string | null;
+  by: string;
+}
+
+export interface PlanCurve {
+  over: string;
+  figures: string[];
+  points: (number | null)[][];
+}
+
+/** What a fleet comes to, by the planner's own names. */
+export interface PlanShown {
+  sliders: PlanSlider[];
+  choices: Record<string, string[]>;
+  figures: Record<string, PlanFigure>;
+  binds: Record<string, string>;
+  curves: PlanCurve[];
+  timing: string;
+  beside: { timing: string; accelerators: number | null };
+  notes: string[];
+}
+
+export interface PlanWish {
+  values: Record<string, number>;
+  words: Record<string, string>;
+}
+
+export interface TrialGroup {
+  name: string;
+  messages: number;
+  timedOut: number;
+  refused: number;
+  small: number;
+  short: number;
+  waitP50Seconds: number;
+  waitP95Seconds: number;
+}
+
+/** A row: seconds since the beginning, asked and begun a second, waiting, rung, share of the accelerators that work. */
+export type TrialPoint = [number, number, number, number, number, number];
+
+export interface TrialTold {
+  seconds: number;
+  warmSeconds: number;
+  accelerators: number;
+  inUse: number;
+  rungChanges: number;
+  groups: TrialGroup[];
+  points: TrialPoint[];
 }

@@ -38,6 +38,7 @@ from tertulia.gateway.openai import completing, openai
 from tertulia.gateway.operations import operations
 from tertulia.gateway.ops import ops
 from tertulia.gateway.page import BuiltPage
+from tertulia.gateway.planning import planning
 from tertulia.gateway.problems import PASSING, Problem, not_found, problem_response
 from tertulia.gateway.prompts import prompts
 from tertulia.gateway.sessions import sessions
@@ -72,6 +73,7 @@ _ROUTERS = (
     sessions,
     admin,
     operations,
+    planning,
     prompts,
     ops,
 )

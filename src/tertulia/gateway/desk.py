@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from tertulia.core.batches import BatchRules
 from tertulia.core.difficulty import SMALL_BELOW
 from tertulia.core.imports import ImportRules
+from tertulia.core.money import Prices
 from tertulia.core.plans import Plan
 from tertulia.flagging import Flags
 from tertulia.gateway.counters import Counters
@@ -41,6 +42,7 @@ from tertulia.ports_of_batches import Batches, BatchWork, Files
 from tertulia.ports_of_deletions import Deletions, Erasure
 from tertulia.ports_of_moving import Imports, ImportWork, Transcripts
 from tertulia.ports_of_operations import Holds
+from tertulia.ports_of_planning import Planning
 from tertulia.ports_of_prompts import Instructions, Prompts
 
 
@@ -67,6 +69,8 @@ class GatewayRules:
     # Host names that calls may use; "*" is any.
     hosts: tuple[str, ...] = ("*",)
     secure_cookies: bool = False
+    # What the fleet costs; None: nobody has said.
+    prices: Prices | None = None
     batches: BatchRules = field(default_factory=BatchRules)
     imports: ImportRules = field(default_factory=ImportRules)
 
@@ -113,6 +117,7 @@ class Desk:
     plans: Mapping[str, Plan]
     rules: GatewayRules
     holds: Holds
+    planning: Planning
     pulse: Pulse
     figures: Figures = field(default_factory=Figures)
     flags: Flags = field(default_factory=Flags)

@@ -17,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from tertulia.core.fleet import ReplicaSight
 from tertulia.core.ladder import RUNGS
+from tertulia.core.money import Prices, per_hour, per_million
 from tertulia.core.recent import Percentiles
 from tertulia.core.types import Lane
 from tertulia.gateway.auth import AdminAsking
@@ -27,7 +28,7 @@ from tertulia.gateway.following import seat_for
 from tertulia.gateway.front import AtFront
 from tertulia.gateway.moments import rfc3339
 from tertulia.gateway.problems import Problem, invalid
-from tertulia.gateway.pulse import BEAT_S, Point
+from tertulia.gateway.pulse import BEAT_S, Point, Pulse
 from tertulia.gateway.sse import HEADERS
 from tertulia.gateway.streams import Seat
 from tertulia.ports import StoreUnavailable
@@ -107,7 +108,7 @@ class LiveStream(Response):
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             async with asyncio.TaskGroup() as tasks:
-                gone = tasks.create_task(_disconnected(receive))
+                gone = tasks.create_task(disconnected(receive))
                 await self._stream(send, gone)
                 gone.cancel()
         finally:
@@ -116,13 +117,13 @@ class LiveStream(Response):
 
     async def _stream(self, send: Send, gone: asyncio.Task[None]) -> None:
         desk, pulse = self._desk, self._desk.pulse
-        await _write(send, b"retry: %d\n\n" % desk.rules.retry_ms)
-        await _write(send, _event("past", past_json(desk)))
+        await write(send, b"retry: %d\n\n" % desk.rules.retry_ms)
+        await write(send, event("past", past_json(desk)))
         for beat in range(_BEATS):
             if gone.done() or not await self._may_watch(beat):
                 break
             seen = pulse.n_beats
-            await _write(send, _event("now", now_json(desk)))
+            await write(send, event("now", now_json(desk)))
             await pulse.wait(seen)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -157,6 +158,7 @@ def now_json(desk: Desk) -> dict[str, Any]:
         "firstText": _percentiles_json(desk.figures.first_texts.percentiles(now)),
         "betweenTokens": _percentiles_json(desk.figures.gaps.percentiles(now)),
         "openStreams": len(desk.streams),
+        "costs": None if desk.rules.prices is None else _costs_json(desk.rules.prices, pulse),
         "flagged": [
             {"stage": stage, "category": category, "count": count}
             for (stage, category), count in sorted(desk.flags.counts.items())
@@ -174,6 +176,17 @@ def past_json(desk: Desk) -> dict[str, Any]:
             {"at": rfc3339(step.at), "rung": step.rung, "name": RUNGS[step.rung]}
             for step in desk.pulse.steps
         ],
+    }
+
+
+def _costs_json(prices: Prices, pulse: Pulse) -> dict[str, Any]:
+    """What is there costs, busy or not; a replica that is lost may be paid no more."""
+    hour = per_hour(prices, (one.model for one in pulse.sights if one.state != "lost"))
+    rate = pulse.tokens_per_s
+    return {
+        "perHour": round(hour, 4),
+        "perMillion": None if rate is None else _rounded(per_million(hour, rate), 4),
+        "targetPerMillion": prices.target,
     }
 
 
@@ -232,17 +245,20 @@ def _rounded(value: float | None, digits: int) -> float | None:
     return None if value is None else round(value, digits)
 
 
-def _event(kind: str, data: dict[str, Any]) -> bytes:
+def event(kind: str, data: dict[str, Any]) -> bytes:
+    """A server-sent event without a number."""
     return b"event: %b\ndata: %b\n\n" % (
         kind.encode(),
         json.dumps(data, separators=(",", ":"), ensure_ascii=False).encode(),
     )
 
 
-async def _write(send: Send, data: bytes) -> None:
+async def write(send: Send, data: bytes) -> None:
+    """A part of a stream."""
     await send({"type": "http.response.body", "body": data, "more_body": True})
 
 
-async def _disconnected(receive: Receive) -> None:
+async def disconnected(receive: Receive) -> None:
+    """Returns when the client has gone."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -108,6 +108,12 @@ class Pulse:
         beaten, self._beaten = self._beaten, asyncio.Event()
         beaten.set()
 
+    @property
+    def tokens_per_s(self) -> float | None:
+        """On average of the last half hour; None while nothing is known."""
+        known = [point.tokens_per_s for point in self.past if point.tokens_per_s is not None]
+        return sum(known) / len(known) if known else None
+
     def _rates(self, now: float) -> dict[str, float]:
         """What each has generated since the last look; nothing of one that was not there then, or
         counts anew."""

@@ -328,6 +328,11 @@ def load(name: str, changes: Mapping[str, Any] | None = None) -> Play:
     return parse(path.stem, text, changes or {})
 
 
+def read(name: str, document: Mapping[str, Any]) -> Scenario:
+    """The one scenario of a document; CantUse, with a sentence, for one that can't be meant."""
+    return _checked(name, "as it is", document)
+
+
 def parse(name: str, text: str, changes: Mapping[str, Any] | None = None) -> Play:
     """The scenario that the text of a file says."""
     try:

@@ -27,16 +27,17 @@ MOVED_S: Final = 5.0
 _CLOSEST_S: Final = 1.0
 
 
-def play(scenario: Scenario) -> Outcome:
-    """How the scenario goes."""
-    return World(scenario).play()
+def play(scenario: Scenario, seen: Callable[[Sample], None] | None = None) -> Outcome:
+    """How the scenario goes; `seen` is given each look at it while it goes."""
+    return World(scenario, seen).play()
 
 
 class World:
     """All regions, and everybody who asks."""
 
-    def __init__(self, scenario: Scenario) -> None:
+    def __init__(self, scenario: Scenario, seen: Callable[[Sample], None] | None = None) -> None:
         self.scenario = scenario
+        self._seen = seen
         self.clock = Clock()
         self.outcome = Outcome()
         # The share of gateways that is gone: whoever meets one tries another.
@@ -231,6 +232,8 @@ class World:
             )
         )
         self._sampled = used
+        if self._seen is not None:
+            self._seen(self.outcome.samples[-1])
 
 
 def _drained(cells: list[Cell]) -> Flow:

@@ -15,6 +15,7 @@ from tertulia.config import Settings
 from tertulia.core.batches import BatchRules
 from tertulia.core.canned import ready_replies
 from tertulia.core.deletions import DAY_S
+from tertulia.core.money import Prices
 from tertulia.core.plans import Plan, Plans
 from tertulia.core.quota import MILLI
 from tertulia.core.types import Budget, Lane
@@ -29,6 +30,7 @@ from tertulia.gateway.streams import OpenStreams
 from tertulia.lookout import LadderFigures, Lookout
 from tertulia.plan_tables import PlanTable
 from tertulia.wiring.models import Vocabularies, fixed_fleet, replica_key
+from tertulia.wiring.planning import ProcessPlanning
 from tertulia.wiring.scaling import ScaleFigures
 from tertulia.wiring.stores import Stores
 from tertulia.worker.desk import WorkerDesk, WorkerRules
@@ -105,6 +107,7 @@ def gateway_desk(parts: Parts) -> Desk:
         counters=counters,
         streams=streams,
         holds=stores.holds,
+        planning=ProcessPlanning(),
         pulse=Pulse(parts.replicas, line, parts.lookout, figures, parts.clock),
         flags=parts.flags,
         plans=parts.plans,
@@ -117,6 +120,7 @@ def gateway_desk(parts: Parts) -> Desk:
             secure_cookies=settings.server.secure_cookies,
             trusted_proxies=settings.server.trusted_proxies,
             hosts=settings.server.known_hosts,
+            prices=_prices(settings),
             batches=_batches(settings),
         ),
         figures=figures,
@@ -173,6 +177,18 @@ def worker_desk(parts: Parts) -> WorkerDesk:
 def plans_of(tables: Mapping[str, PlanTable]) -> Plans:
     """The plans of the configuration."""
     return Plans((name, _plan(name, table)) for name, table in tables.items())
+
+
+def _prices(settings: Settings) -> Prices | None:
+    table = settings.costs
+    if table.accelerator_per_hour is None:
+        return None
+    return Prices(
+        accelerator_per_hour=table.accelerator_per_hour,
+        accelerators=table.accelerators,
+        team_per_year=table.team_per_year,
+        target=table.target_per_million,
+    )
 
 
 def _batches(settings: Settings) -> BatchRules:

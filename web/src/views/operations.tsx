@@ -6,13 +6,16 @@ import { k, t } from "../i18n";
 import { line, watchFleet, type Line } from "../state/fleet";
 import { drawerOpen } from "../state/route";
 import { IconButton } from "./icons";
+import { lazy } from "./lazy";
 import { FleetView } from "./operations/fleet";
 import { PlansView } from "./operations/plans";
 import { PromptsView } from "./operations/prompts";
 import { SafetyView } from "./operations/safety";
 import { UsersView } from "./operations/users";
 
-type Tab = "fleet" | "users" | "plans" | "prompts" | "safety";
+type Tab = "fleet" | "users" | "plans" | "prompts" | "safety" | "planner";
+
+const PlannerView = lazy(() => import("./operations/planner").then((part) => part.PlannerView));
 
 const TABS: Readonly<Record<Tab, { name: string; view: ComponentType }>> = {
   fleet: { name: k("Fleet"), view: FleetView },
@@ -20,6 +23,7 @@ const TABS: Readonly<Record<Tab, { name: string; view: ComponentType }>> = {
   plans: { name: k("Plans and budgets"), view: PlansView },
   prompts: { name: k("System prompts"), view: PromptsView },
   safety: { name: k("Safety"), view: SafetyView },
+  planner: { name: k("Planner"), view: PlannerView },
 };
 const LINES: Readonly<Record<Line, string>> = {
   connecting: k("connecting"),

@@ -25,3 +25,26 @@ export function duration(value: number): string {
 export function amount(value: number | null | undefined, digits = 0): string {
   return value === null || value === undefined ? UNKNOWN : number(value, { maximumFractionDigits: digits });
 }
+
+const BYTES = ["B", "kB", "MB", "GB", "TB", "PB"];
+
+/** A figure of a plan in its unit; where the name says the unit, the number alone. */
+export function quantity(value: number | null, unit: string): string {
+  if (value === null) return UNKNOWN;
+  if (unit === "share") return percent(value);
+  if (unit === "s") return seconds(value);
+  if (unit === "B") return bytes(value);
+  if (unit.startsWith("$")) return money(value);
+  return amount(value, value < 10 ? 1 : 0);
+}
+
+/** Dollars: cents only where they matter. */
+export function money(value: number): string {
+  const digits = value < 100 ? 2 : 0;
+  return t("${n}", { n: number(value, { minimumFractionDigits: digits, maximumFractionDigits: digits }) });
+}
+
+function bytes(value: number): string {
+  const power = Math.min(BYTES.length - 1, Math.max(0, Math.floor(Math.log10(Math.max(1, value)) / 3)));
+  return `${number(value / 1_000 ** power, { maximumFractionDigits: 1 })} ${BYTES[power]}`;
+}

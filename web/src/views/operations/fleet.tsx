@@ -8,7 +8,7 @@ import { loadModels, models, progressOf, titleOf } from "../../state/models";
 import type { FleetNow, ReplicaSight } from "../../wire-admin";
 import { attempt } from "../account/attempt";
 import { lazy } from "../lazy";
-import { amount, duration, percent, seconds } from "./figures";
+import { amount, duration, money, percent, quantity, seconds } from "./figures";
 
 const Charts = lazy(() => import("./charts").then((part) => part.Charts));
 
@@ -42,6 +42,7 @@ export function FleetView(): JSX.Element {
         <Lanes now={now} />
         <Ladder now={now} />
         <Latency now={now} />
+        <Costs costs={now.costs} />
         <Models />
       </div>
     </>
@@ -186,6 +187,30 @@ function Latency({ now }: { now: FleetNow }): JSX.Element {
           ))}
         </tbody>
       </table>
+    </section>
+  );
+}
+
+function Costs({ costs }: { costs: FleetNow["costs"] }): JSX.Element {
+  if (costs === null) {
+    return (
+      <section class="panel">
+        <h2>{t("Cost")}</h2>
+        <p class="hint">{t("No prices are set. Write what an accelerator costs in an hour, and what the team costs in a year, into the table [costs] of the settings.")}</p>
+      </section>
+    );
+  }
+  const { perHour, perMillion, targetPerMillion } = costs;
+  const isAbove = perMillion !== null && targetPerMillion !== null && perMillion > targetPerMillion;
+  return (
+    <section class="panel">
+      <h2>{t("Cost")}</h2>
+      <dl class="plan-facts">
+        <div><dt>{t("An hour of the fleet and its team")}</dt><dd>{money(perHour)}</dd></div>
+        <div><dt>{t("A million tokens of answers, in the last half hour")}</dt><dd>{quantity(perMillion, "$")}</dd></div>
+        <div><dt>{t("Target for a million tokens")}</dt><dd>{quantity(targetPerMillion, "$")}</dd></div>
+      </dl>
+      {isAbove && <p class="form-error">{t("Above the target: a fleet that is not busy costs as much as one that is.")}</p>}
     </section>
   );
 }
