@@ -195,7 +195,9 @@ class FaultTable(Table):
 
 class ScalingTable(Table):
     """How many accelerators there are over the day. `schedule` knows the day, `measured` only what
-    it sees; both in steps of `step`, and new ones need the fleet's `load_s` to load."""
+    it sees, as an autoscaler does; both in steps of `step`, and new ones need the fleet's `load_s`
+    to load. `streams` are the replies that an accelerator writes side by side: slots, as a replica
+    counts them."""
 
     kind: Literal["fixed", "schedule", "measured"] = "fixed"
     headroom: Annotated[float, Field(ge=1, le=10)] = 1.3
@@ -203,6 +205,7 @@ class ScalingTable(Table):
     least: int = Field(1, ge=1, le=100_000)
     most: int = Field(100_000, ge=1, le=100_000)
     every_s: Positive = 60.0
+    streams: int = Field(25, ge=1, le=4_096)
 
 
 class Scenario(Table):
