@@ -11,6 +11,7 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any, Final
 
+from tertulia.simulator.caching.plots import picture_of
 from tertulia.simulator.outcome import Outcome, Sample
 from tertulia.simulator.story import Told
 
@@ -25,6 +26,8 @@ def has_matplotlib() -> bool:
 
 def drawings(told: Sequence[Told]) -> list[tuple[str, str]]:
     """Each picture: what it shows, and the SVG element."""
+    if any(one.caches is not None for one in told):
+        return _drawings_of_caches(told)
     if all(one.steps is not None for one in told):
         return [("How long each step took", _svg(lambda figure: _draw_steps(figure, told)))]
     lines: list[tuple[str, Callable[[Sample], float]]] = [
@@ -40,6 +43,17 @@ def drawings(told: Sequence[Told]) -> list[tuple[str, str]]:
     for title, value in lines:
         if _says_something(told, value):
             found.append((title, _svg(partial(_draw_lines, told=told, value=value))))
+    return found
+
+
+def _drawings_of_caches(told: Sequence[Told]) -> list[tuple[str, str]]:
+    found = []
+    for one in told:
+        picture = picture_of(one.caches) if one.caches is not None else None
+        if picture is not None:
+            title, draw = picture
+            title = title if len(told) == 1 else f"{title}: {one.variant.name}"
+            found.append((title, _svg(partial(draw, rows=one.caches))))
     return found
 
 
