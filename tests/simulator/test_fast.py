@@ -187,17 +187,16 @@ def test_it_learns_how_soon_turns_begin_as_the_exact_engine_does() -> None:
 @given(st.lists(st.one_of(st.none(), st.integers(0, 5)), max_size=200))
 def test_a_heap_in_arrays_gives_what_pythons_own_gives(keys: list[int | None]) -> None:
     """A number is put in, None takes one out; equal numbers come out in the order of their ids."""
-    push, pop = heaps.array_functions(lambda f: f)
     mine, right = heaps.array_heap(len(keys)), heaps.plain_heap(len(keys))
     for number, key in enumerate(keys):
         if key is not None:
-            push(mine, (float(key), number))
+            heaps.array_push(mine, (float(key), number))
             heaps.plain_push(right, (float(key), number))
         elif right:
-            assert pop(mine) == heaps.plain_pop(right)
+            assert heaps.array_pop(mine) == heaps.plain_pop(right)
     while right:
         assert mine[0][0] == right[0][0]
-        assert pop(mine) == heaps.plain_pop(right)
+        assert heaps.array_pop(mine) == heaps.plain_pop(right)
 
 
 def test_what_it_does_not_play_is_refused_in_a_sentence() -> None:

@@ -84,12 +84,12 @@ class _Run:
         timing = {LARGE: scenario.fleet.large.timing, SMALL: scenario.fleet.small.timing}
         new = people.prompt_tokens - people.cached_tokens
         lanes = (0, 1) if scenario.policy.paid_first else (1, 1)
-        of_kinds = [lanes[(kind % loop.LOWERED) // 4] for kind in range(loop.KINDS)]
+        self._lanes = [lanes[(kind % loop.LOWERED) // 4] for kind in range(loop.KINDS)]
         base = [timing[one.model].seconds(new_tokens=new, answer_tokens=0) for one in self._slots]
         write = [timing[one.model].write_s for one in self._slots]
         return Rules(
             lane_of=lanes,
-            lane_of_kind=machine.given(np.array(of_kinds)),
+            lane_of_kind=machine.given(np.array(self._lanes)),
             base=machine.given(np.array(base)),
             write=machine.given(np.array(write)),
             count_from=float(scenario.warm_s),
@@ -237,6 +237,8 @@ class _Run:
         self._n_asked[1] += np.bincount(plan[counts], minlength=loop.PLANS)
         easy = (dice.random(n) < people.easy_share).astype(np.int64)
         owner = dice.integers(1, people.users + 1, n)
+        if self._rules.is_fair:
+            self._machine.fetch(self._state.tags, owner, np.take(self._rules.lane_of, plan))
         if people.answer_spread:
             sigma = people.answer_spread
             middle = math.log(people.answer_tokens) - sigma * sigma / 2
@@ -254,8 +256,8 @@ class _Run:
         return LineView(now, lanes)
 
     def _n_begun(self, lane: int) -> int:
-        seen, lanes = self._kinds_seen, self._rules.lane_of_kind
-        return sum(begun for (begun, _, _), one in zip(seen, lanes, strict=True) if one == lane)
+        seen = zip(self._kinds_seen, self._lanes, strict=True)
+        return sum(begun for (begun, _, _), one in seen if one == lane)
 
     @property
     def _n_waiting(self) -> int:

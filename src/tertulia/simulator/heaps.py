@@ -7,7 +7,6 @@ lowest number of either, if there is one: how many pairs there are is the caller
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
 from typing import Any
 
 # A compiled function has no types of Python's; both kinds of a heap go through the same code.
@@ -31,43 +30,12 @@ def array_heap(capacity: int) -> Heap:
     return (zeros, np.zeros(capacity + 1, np.int64), np.zeros(1, np.int64))
 
 
-def array_functions(jit: Callable[[Any], Any]) -> tuple[Any, Any]:
-    """`push` and `pop` of a heap in arrays, compiled."""
-    rise = jit(_rise)
-
-    def push(heap: Heap, pair: tuple[float, int]) -> None:
-        """Adds a pair."""
-        keys, numbers, size = heap
-        size[0] += 1
-        rise(keys, numbers, size[0] - 1, pair)
-
-    def pop(heap: Heap) -> tuple[float, int]:
-        """Takes the lowest out. The gap goes down along the lower ones to where none is below, and
-        what stood last rises from there: being late it seldom rises far, and on the way down it
-        need not be looked at."""
-        keys, numbers, size = heap
-        found = (keys[0], numbers[0])
-        last = size[0] - 1
-        size[0] = last
-        at, below = 0, 1
-        while below < last:
-            beside = below + 1
-            if beside < last and (
-                keys[beside] < keys[below]
-                or (keys[beside] == keys[below] and numbers[beside] < numbers[below])
-            ):
-                below = beside
-            keys[at], numbers[at] = keys[below], numbers[below]
-            at, below = below, 2 * below + 1
-        rise(keys, numbers, at, (keys[last], numbers[last]))
-        return found
-
-    return jit(push), jit(pop)
-
-
-def _rise(keys: Any, numbers: Any, at: int, pair: tuple[float, int]) -> None:
-    """The pair stands at this place, or as far above it as it is lower than what stands there."""
+def array_push(heap: Heap, pair: tuple[float, int]) -> None:
+    """Adds a pair."""
+    keys, numbers, size = heap
     key, number = pair
+    at = size[0]
+    size[0] += 1
     while at > 0:
         above = (at - 1) >> 1
         if keys[above] < key or (keys[above] == key and numbers[above] < number):
@@ -75,3 +43,29 @@ def _rise(keys: Any, numbers: Any, at: int, pair: tuple[float, int]) -> None:
         keys[at], numbers[at] = keys[above], numbers[above]
         at = above
     keys[at], numbers[at] = key, number
+
+
+def array_pop(heap: Heap) -> tuple[float, int]:
+    """Takes the lowest out."""
+    keys, numbers, size = heap
+    found = (keys[0], numbers[0])
+    last = size[0] - 1
+    size[0] = last
+    key, number = keys[last], numbers[last]
+    at = 0
+    while True:
+        below = 2 * at + 1
+        if below >= last:
+            break
+        beside = below + 1
+        if beside < last and (
+            keys[beside] < keys[below]
+            or (keys[beside] == keys[below] and numbers[beside] < numbers[below])
+        ):
+            below = beside
+        if key < keys[below] or (key == keys[below] and number < numbers[below]):
+            break
+        keys[at], numbers[at] = keys[below], numbers[below]
+        at = below
+    keys[at], numbers[at] = key, number
+    return found

@@ -11,7 +11,8 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any, Final
 
-from tertulia.simulator.caching.plots import picture_of
+from tertulia.simulator.caching.plots import Draw, picture_of
+from tertulia.simulator.caching.rows import Rows
 from tertulia.simulator.outcome import Outcome, Sample
 from tertulia.simulator.story import Told
 
@@ -49,12 +50,15 @@ def drawings(told: Sequence[Told]) -> list[tuple[str, str]]:
 def _drawings_of_caches(told: Sequence[Told]) -> list[tuple[str, str]]:
     found = []
     for one in told:
-        picture = picture_of(one.caches) if one.caches is not None else None
-        if picture is not None:
+        if one.caches is not None and (picture := picture_of(one.caches)) is not None:
             title, draw = picture
             title = title if len(told) == 1 else f"{title}: {one.variant.name}"
-            found.append((title, _svg(partial(draw, rows=one.caches))))
+            found.append((title, _drawn(draw, one.caches)))
     return found
+
+
+def _drawn(draw: Draw, rows: Rows) -> str:
+    return _svg(lambda figure: draw(figure, rows))
 
 
 def _says_something(told: Sequence[Told], value: Callable[[Sample], float]) -> bool:
