@@ -8,7 +8,8 @@ from __future__ import annotations
 import argparse
 import time
 
-from tertulia.simulator.fast import compiled, has_numba, play_fast
+from tertulia.simulator.fast import play_fast
+from tertulia.simulator.machine import compiled, has_numba
 from tertulia.simulator.scenario import Scenario, parse
 
 PER_S = 3_500

@@ -1,7 +1,8 @@
 """Play the shipped scenarios and write their pages: table and picture of each, in docs/stories.
 
 Usage: .venv/bin/python -m scripts.write_stories [NAME ...]. It takes some minutes and needs
-matplotlib. What is written by hand below a page's last mark stays as it is.
+matplotlib. What is written by hand below a page's last mark stays as it is. The pages of caches and
+routing are by hand: only their pictures are written, and only where they are named.
 """
 
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 from tertulia.simulator.plots import drawings
 from tertulia.simulator.scenario import Play, load, shipped
 from tertulia.simulator.story import Told, tell
-from tertulia.simulator.table import rows
+from tertulia.simulator.table import as_text, rows
 
 STORIES = Path(__file__).parent.parent / "docs" / "stories"
 MARK = "<!-- What follows is written by hand. -->"
@@ -22,6 +23,8 @@ PICTURES = {
     "scaling-day": "Accelerators",
     "five-regions": "The wait of those that began, in seconds",
     "faults": "The share of accelerators in use",
+    "routing": "Hits, waits and turns inside the targets",
+    "hit-table": "Found of the prompts, by the size of the caches",
 }
 DEFAULT = "What became of the messages"
 
@@ -32,9 +35,15 @@ def main(names: list[str]) -> None:
         if names and name not in names:
             continue
         play = load(name)
-        told = list(tell(play))
+        is_by_hand = play.variants[0].scenario.caches is not None
+        if is_by_hand and name not in names:
+            continue
+        told = list(tell(play, lambda what: print(what, file=sys.stderr)))
         title, svg = picture(name, told)
         (STORIES / f"{name}.svg").write_text(svg + "\n" if not svg.endswith("\n") else svg)
+        if is_by_hand:
+            print(as_text(rows(told)))
+            continue
         path = STORIES / f"{name}.md"
         by_hand = path.read_text().partition(MARK)[2] if path.exists() else "\n"
         path.write_text(f"{page(play, told, title)}\n{MARK}{by_hand}")

@@ -19,6 +19,7 @@ from tertulia.core.sizing import (
     needed,
     shared_out,
     wanted,
+    wanted_ahead,
 )
 
 RULES = ScaleRules(utilisation=0.5, owed_s=0.5, spare=1, load_s=600.0, most=50)
@@ -101,6 +102,13 @@ def test_what_falls_is_no_trend() -> None:
 
 def test_samples_of_one_moment_make_no_trend() -> None:
     assert wanted([at(5, running=n) for n in range(1, 10)], RULES) == Wanted(3, "slots")
+
+
+def test_where_the_day_is_known_the_most_until_a_new_one_is_ready_counts() -> None:
+    assert wanted_ahead(lambda now: now / 100, 1_000.0, RULES) == Wanted(17, "slots")
+    assert wanted_ahead(lambda now: 20 - now / 100, 1_000.0, RULES) == Wanted(11, "slots")
+    assert wanted_ahead(lambda _: 0.0, 1_000.0, RULES) == Wanted(2, "floor")
+    assert wanted_ahead(lambda _: 100.0, 1_000.0, RULES) == Wanted(50, "most")
 
 
 def test_there_is_a_most() -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tertulia.core.types import Lane
 from tertulia.core.waiting import LaneState, LineView, Pace, wait_s
 from tertulia.simulator import fast, heaps, loop
 from tertulia.simulator.fast import play_fast
 from tertulia.simulator.line import LineTooLong
+from tertulia.simulator.machine import Machine, has_numba
 from tertulia.simulator.outcome import Outcome
 from tertulia.simulator.people import PLUS, Message
 from tertulia.simulator.scenario import CantUse, Scenario, Variant, parse
@@ -20,11 +23,9 @@ from tertulia.simulator.story import Told
 from tertulia.simulator.table import as_values
 from tertulia.simulator.world import World
 
-WITH_NUMBA = importlib.util.find_spec("numba") is not None
-
 
 def scenario(**changes: Any) -> Scenario:
-    given = {
+    told = {
         "engine": "fast",
         "seconds": 60,
         "warm_s": 20,
@@ -33,7 +34,7 @@ def scenario(**changes: Any) -> Scenario:
         "people": {"users": 5_000, "answer_spread": 0.6},
         **changes,
     }
-    return parse("a test", 'title = "a test"', given).variants[0].scenario
+    return parse("a test", 'title = "a test"', told).variants[0].scenario
 
 
 class Replayed(World):
@@ -41,7 +42,7 @@ class Replayed(World):
 
     def __init__(self, one: Scenario) -> None:
         super().__init__(one)
-        self._drawn = fast._Run(one, fast._Machine(is_compiled=False))
+        self._drawn = fast._Run(one, Machine(is_compiled=False))
 
     def _plan_traffic(self) -> None:
         for message in self._messages():
@@ -80,19 +81,21 @@ def test_it_agrees_with_the_exact_engine_message_by_message(policy: dict[str, An
     one = scenario(policy=policy, plans={"free": {"wait_s": 2.0}}, traffic=traffic)
     quick, exact = play_fast(one, is_compiled=False), Replayed(one).play()
     assert [rung for _, rung, _ in quick.steps] == [rung for _, rung, _ in exact.steps]
+    # Whom a door sends away decides whom the next ones meet: by and by the two runs part.
+    within, at_most = (0.02, 0.2) if one.policy.door else (0.01, 0.1)
     for name in ("plus", "free"):
         mine, right = quick.group(name), exact.group(name)
         assert mine.n == right.n > 1_000
-        assert mine.timed_out == pytest.approx(right.timed_out, abs=0.01)
-        assert mine.refused == pytest.approx(right.refused, abs=0.01)
-        assert mine.n_small / mine.n == pytest.approx(right.n_small / right.n, abs=0.01)
+        assert mine.timed_out == pytest.approx(right.timed_out, abs=within)
+        assert mine.refused == pytest.approx(right.refused, abs=within)
+        assert mine.n_small / mine.n == pytest.approx(right.n_small / right.n, abs=within)
         # Of the 2 s that one may wait: the quick one looks at the line once a second and less.
         assert mine.wait_p50_s == pytest.approx(right.wait_p50_s, abs=0.2)
     assert quick.busy == pytest.approx(exact.busy, abs=0.01)
-    assert quick.most_waiting == pytest.approx(exact.most_waiting, rel=0.1, abs=10)
+    assert quick.most_waiting == pytest.approx(exact.most_waiting, rel=at_most, abs=10)
 
 
-@pytest.mark.skipif(not WITH_NUMBA, reason="needs numba")
+@pytest.mark.skipif(not has_numba(), reason="needs numba")
 def test_compiled_it_gives_the_same_to_the_last_message() -> None:
     """It takes as long as a compiler takes."""
     one = scenario(policy={"ladder": "live"}, plans={"free": {"wait_s": 2.0}})
@@ -142,9 +145,9 @@ def test_a_line_that_no_memory_holds_ends_the_run(monkeypatch: pytest.MonkeyPatc
 def test_its_door_reckons_the_wait_as_the_service_does(lane: Lane, queued: int) -> None:
     """The loop has the formula of `core.waiting` in its own words; here both see one line."""
     states = {Lane.PLUS: LaneState(queued, 7, 100), Lane.FREE: LaneState(2 * queued, 13, 300)}
-    pace = Pace().after(LineView(0.0, states))
+    pace = Pace().after(LineView(0.0, states), n_slots=20)
     later = {Lane.PLUS: LaneState(queued, 7, 130), Lane.FREE: LaneState(2 * queued, 13, 310)}
-    pace = pace.after(LineView(1.0, later))
+    pace = pace.after(LineView(1.0, later), n_slots=20)
     view = LineView(1.0, later)
     right = wait_s(view, pace, lane, place=view.queued_before(lane) + 1, n_slots=20)
     for limit_s, is_let_in in ((right + 0.001, True), (right - 0.001, False)):
@@ -152,33 +155,45 @@ def test_its_door_reckons_the_wait_as_the_service_does(lane: Lane, queued: int) 
 
 
 def _is_let_in(lane: Lane, limit_s: float, view: LineView, pace: Pace) -> bool:
-    run = fast._Run(scenario(fleet={"accelerators": 20}), fast._Machine(is_compiled=False))
-    n, f = run._n, run._f
-    n[loop.N.BUSY] = n[loop.N.SIZE] = 20
+    run = fast._Run(scenario(fleet={"accelerators": 20}), Machine(is_compiled=False))
+    state, run._pace = run._state, pace
+    state.n[loop.BUSY] = 20
     for place, one in enumerate((Lane.PLUS, Lane.FREE)):
-        n[loop.N.RUNNING + place] = view.lane(one).running
-        f[loop.F.LIMIT_S + place] = limit_s
-        f[loop.F.CAP + place] = f[loop.F.LONGEST + place] = 1_000.0
-        f[loop.F.REPLY_S + place] = pace.reply_s(one)
-        before = sum(pace.running(other, view) for other in (Lane.PLUS, Lane.FREE)[:place])
-        f[loop.F.LEFT + place] = max(1.0, 20 - before)
+        state.running[place] = view.lane(one).running
         for _ in range(view.lane(one).queued):
-            _stand(run, place)
+            state.n[loop.FREE] -= 1
+            state.line[place] += 1
+            heaps.plain_push(state.lines[place], (0.0, state.free[state.n[loop.FREE]]))
     for _ in range(20):
-        heaps.plain_push(run._ends, (1e9, 1))
-    came = ([1.5], [int(lane is Lane.FREE)], [1], [1], [400.0])
-    run._machine.play(
-        1.0, 2.0, came, n, f, run._bins, run._lanes, run._lane_of_kind, [0, 0], run._ends,
-        run._lines, run._store, run._free, run._tags, run._kinds, run._base, run._write,
-    )  # fmt: skip
-    return int(n[loop.N.REFUSED_NOW]) == 0
+        heaps.plain_push(state.ends, (1e9, 1))
+    beat = replace(run._beat(1.0, 2.0), limit_s=(limit_s, limit_s))
+    run._machine.play(run._rules, beat, ([1.5], [int(lane is Lane.FREE)], [1], [1], [400.0]), state)
+    return int(state.n[loop.REFUSED]) == 0
 
 
-def _stand(run: Any, lane: int) -> None:
-    n = run._n
-    n[loop.N.FREE] -= 1
-    heaps.plain_push(run._lines[lane], (0.0, run._free[n[loop.N.FREE]]))
-    n[loop.N.LINE + lane] += 1
+def test_it_learns_how_long_replies_last_as_the_exact_engine_does() -> None:
+    one = scenario(policy={"ladder": "off"}, plans={"free": {"wait_s": 2.0}})
+    quick, exact = fast._Run(one, Machine(is_compiled=False)), Replayed(one)
+    quick.play()
+    exact.play()
+    right = exact.cells[0].line.pace
+    for lane in (Lane.PLUS, Lane.FREE):
+        assert quick._pace.reply_s(lane) == pytest.approx(right.reply_s(lane), rel=0.1)
+
+
+@given(st.lists(st.one_of(st.none(), st.integers(0, 5)), max_size=200))
+def test_a_heap_in_arrays_gives_what_pythons_own_gives(keys: list[int | None]) -> None:
+    """A number is put in, None takes one out; equal numbers come out in the order of their ids."""
+    mine, right = heaps.array_heap(len(keys)), heaps.plain_heap(len(keys))
+    for number, key in enumerate(keys):
+        if key is not None:
+            heaps.array_push(mine, (float(key), number))
+            heaps.plain_push(right, (float(key), number))
+        elif right:
+            assert heaps.array_pop(mine) == heaps.plain_pop(right)
+    while right:
+        assert mine[0][0] == right[0][0]
+        assert heaps.array_pop(mine) == heaps.plain_pop(right)
 
 
 def test_what_it_does_not_play_is_refused_in_a_sentence() -> None:

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tertulia.cli import app
-from tertulia.simulator import line, report
+from tertulia.simulator import fast, line, machine, report
 from tertulia.simulator.scenario import parse
 from tertulia.simulator.story import tell
 from tertulia.simulator.table import as_text, rows
@@ -60,6 +60,20 @@ def test_without_matplotlib_the_page_says_how_to_get_pictures(
     assert "pip install &#39;tertulia[simulate]&#39;" in page().replace("'", "&#39;")
 
 
+def test_without_numba_the_command_says_what_to_install_for_the_fast_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "small.toml"
+    file.write_text(
+        SMALL.replace("seconds = 30", 'seconds = 30\nengine = "fast"').split("faults")[0]
+    )
+    monkeypatch.setattr(machine, "has_numba", lambda: False)
+    monkeypatch.setattr(fast, "has_numba", lambda: False)
+    assert "pip install 'tertulia[simulate]'" in run(str(file))[2]
+    file.write_text(SMALL)
+    assert "pip install" not in run(str(file))[2]
+
+
 def test_columns_in_which_nothing_stands_are_left_out() -> None:
     found = rows(list(tell(parse("small", SMALL))))
     assert "over budget" not in found[0]
@@ -77,7 +91,7 @@ def test_the_command_lists_plays_and_writes(tmp_path: Path) -> None:
     file.write_text(SMALL)
     status, said, _ = run("--list")
     assert status == 0
-    assert "overload          The day the accelerators run out" in said
+    assert "overload              The day the accelerators run out" in said
     status, said, noted = run(str(file), "--report", str(tmp_path / "out"))
     assert status == 0
     assert "expected: little" in said

@@ -57,7 +57,9 @@ def test_what_cannot_be_meant_is_refused_in_a_sentence_that_names_it(text: str, 
 
 
 def test_a_scenario_that_is_not_there_is_told_of_those_that_are() -> None:
-    with pytest.raises(CantUse, match=r"There is no scenario nope\. There are fairness, faults"):
+    with pytest.raises(
+        CantUse, match=r"There is no scenario nope\. There are every-step, fairness"
+    ):
         load("nope")
     with pytest.raises(CantUse, match="can't be read: No such file"):
         load("nope.toml")
@@ -83,7 +85,18 @@ def test_every_shipped_scenario_can_be_used(name: str) -> None:
     assert play.variants
 
 
-@pytest.mark.parametrize("name", [name for name, _ in shipped()])
+def of_caches(name: str) -> bool:
+    return load(name).variants[0].scenario.caches is not None
+
+
+@pytest.mark.parametrize("name", [name for name, _ in shipped() if of_caches(name)])
+def test_every_shipped_scenario_of_caches_is_on_a_page_about_them(name: str) -> None:
+    stories = Path(__file__).parents[2] / "docs" / "stories"
+    pages = [(stories / page).read_text() for page in ("routing.md", "hit-table.md")]
+    assert any(f"`{name}`" in page or f"tertulia simulate {name}" in page for page in pages)
+
+
+@pytest.mark.parametrize("name", [name for name, _ in shipped() if not of_caches(name)])
 def test_every_shipped_scenario_has_a_page_with_a_picture(name: str) -> None:
     stories = Path(__file__).parents[2] / "docs" / "stories"
     page = (stories / f"{name}.md").read_text()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tertulia.simulator.scaling import Scaler, most_ahead
+from tertulia.simulator.scaling import Scaler
 from tertulia.simulator.scenario import Scenario, parse
 from tertulia.simulator.traffic import DAY_S, Rate, gaps, power_of, rate_of
 
@@ -72,7 +72,7 @@ def test_a_day_scaled_ahead_of_its_need_takes_a_third_of_the_peaks_hours(
     size = scaler.first
     peak = 0
     for minute in range(1, 1_441):
-        size = scaler.look(60.0 * minute, None, size)
+        size = scaler.look(60.0 * minute, size=size, busy_s=0.0, waiting=0)
         peak = max(peak, size)
     assert scaler.paid_s / (peak * DAY_S) == pytest.approx(share, abs=0.01)
 
@@ -88,15 +88,33 @@ def test_a_scaler_orders_ahead_and_lets_go_at_once() -> None:
     sizes = {}
     size = scaler.first
     for at in range(10, 1_400, 10):
-        size = sizes[at] = scaler.look(float(at), None, size)
+        size = sizes[at] = scaler.look(float(at), size=size, busy_s=0.0, waiting=0)
     assert (sizes[900], sizes[1_000], sizes[1_290], sizes[1_310]) == (9, 17, 17, 9)
 
 
-def test_nothing_is_ordered_of_a_load_that_nobody_knows() -> None:
-    one = scenario(scaling={"kind": "measured", "least": 3}, fleet={"accelerators": 9})
-    assert Scaler(one).look(60.0, None, 9) == 3
+def measured(**changes: Any) -> Scaler:
+    scaling = {"kind": "measured", "headroom": 1.25, "every_s": 10, **changes}
+    return Scaler(scenario(scaling=scaling, fleet={"accelerators": 9, "load_s": 30}))
 
 
-def test_the_most_ahead_is_found_within_the_lead() -> None:
-    assert most_ahead(lambda now: now, 10.0, 60.0) == 70.0
-    assert most_ahead(lambda now: -now, 10.0, 60.0) == -10.0
+def test_where_nobody_asks_as_many_stay_as_are_kept_warm() -> None:
+    assert measured(least=3).look(10.0, size=9, busy_s=0.0, waiting=0) == 3
+
+
+def test_what_is_measured_is_met_by_the_rules_that_an_autoscaler_is_told() -> None:
+    """8 work all the time, and 10 are there for them once they have loaded; one waits for a 25th of
+    an accelerator."""
+    scaler = measured(least=2)
+    assert scaler.first < 9
+    sizes, size = [], 9
+    for n in range(1, 6):
+        size = scaler.look(10.0 * n, size=size, busy_s=80.0 * n, waiting=0)
+        sizes.append(size)
+    assert sizes == [9, 9, 9, 10, 10]
+    assert scaler.look(60.0, size=10, busy_s=480.0, waiting=26) == 10, "it loads first"
+    assert scaler.look(90.0, size=10, busy_s=720.0, waiting=0) == 12
+
+
+def test_machines_come_in_steps() -> None:
+    scaler = measured(step=4)
+    assert scaler.look(10.0, size=12, busy_s=50.0, waiting=0) == 8

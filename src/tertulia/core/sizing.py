@@ -1,14 +1,15 @@
 """How many replicas a model should have, by what its replicas owe and hold: for an autoscaler.
 
 Replicas take minutes to load, so more are wanted for what will be asked when they are there, and
-fewer only when none of the last minutes needed them. Every number is an argument.
+fewer only when none of the last minutes needed them. Where the day is known beforehand it says what
+will be asked. Every number is an argument.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -20,6 +21,9 @@ MOST_TIMES: Final = 2.0
 MOST_SAMPLES: Final = 512
 # A trend is read from so many samples at least, or it is chance.
 FEWEST_FOR_A_TREND: Final = 8
+# Moments of the time ahead that are looked at for the most that is needed: between two of them, a
+# minute apart as a rule, little changes.
+LOOKS_AHEAD: Final = 12
 _WHOLE: Final = 1e-9  # 2.9999999 replicas are 3, and 3.0000001 as well
 
 
@@ -130,7 +134,18 @@ def wanted(samples: Iterable[Pressure], rules: ScaleRules) -> Wanted:
     coming = _coming([(at, replicas) for at, replicas, _ in history], rules.load_s)
     if coming > peak:
         peak, because = min(coming, MOST_TIMES * peak), "growth"
-    whole = math.ceil(peak - _WHOLE) + rules.spare
+    return _in_whole(peak, because, rules)
+
+
+def wanted_ahead(needed_at: Callable[[float], float], now: float, rules: ScaleRules) -> Wanted:
+    """How many replicas there should be where it is known what is `needed_at` each moment, in parts
+    and without spare ones: the most until one that is ordered now is ready, and the spare ones."""
+    moments = (now + rules.load_s * part / LOOKS_AHEAD for part in range(LOOKS_AHEAD + 1))
+    return _in_whole(max(needed_at(at) for at in moments), "slots", rules)
+
+
+def _in_whole(replicas: float, because: Because, rules: ScaleRules) -> Wanted:
+    whole = math.ceil(replicas - _WHOLE) + rules.spare
     if whole > rules.most:
         return Wanted(rules.most, "most")
     floor = 1 + rules.spare

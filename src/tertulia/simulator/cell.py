@@ -80,7 +80,7 @@ class Cell:
         self._timing = {LARGE: scenario.fleet.large.timing, SMALL: scenario.fleet.small.timing}
         self._counted_at = 0.0
         self._busy_s = self._there_s = self._looked_busy_s = self._looked_there_s = 0.0
-        clock.every(_LINE_S, lambda: self.line.look(clock.now))
+        clock.every(_LINE_S, lambda: self.line.look(clock.now, n_slots=self.size))
         clock.every(LOOK_S, self._look)
 
     # The door.

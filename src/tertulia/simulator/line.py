@@ -83,9 +83,10 @@ class Line:
         }
         return LineView(now, lanes)
 
-    def look(self, now: float) -> None:
-        """Learns how long replies last, as gateways do once a second."""
-        self.pace = self.pace.after(self.view(now))
+    def look(self, now: float, *, n_slots: int) -> None:
+        """Learns how long replies last and how soon turns begin, as gateways do once a second. No
+        accelerator puts anybody aside, so none of the slots is ranked."""
+        self.pace = self.pace.after(self.view(now), n_slots=n_slots, ranked=0.0)
 
     def wait_s(self, lane: Lane, now: float, n_slots: int) -> float:
         """How long a newcomer of this lane will wait."""

@@ -7,205 +7,267 @@ policies have decided comes in as numbers; here they are only carried out, messa
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import IntEnum
+from dataclasses import dataclass
 from typing import Any, Final
 
-
-class N(IntEnum):
-    """Where each count stands in the loop's list of integers. `RUNNING` and `LINE` have one for
-    each of the two lanes, `REFUSED` and `TIMED_OUT` one for each plan of those that count, and
-    those with `NOW` are of all."""
-
-    BUSY = 0
-    COME = 1
-    FREE = 2
-    SIZE = 3
-    LINE = 4
-    RUNNING = 6
-    REFUSED = 8
-    TIMED_OUT = 10
-    REFUSED_NOW = 12
-    TIMED_OUT_NOW = 13
-    FAIR = 14
-    DROPS_DEAD = 15
-    FULL = 16
-
-
-class F(IntEnum):
-    """Where each number stands in the loop's list of floats; `LEFT` are the slots that a lane has,
-    `REPLY_S` how long its replies last, `LIMIT_S` how long a plan may wait, `CAP` its longest
-    answer now, `LONGEST` without the ladder."""
-
-    COUNT_FROM = 0
-    COUNT_UNTIL = 1
-    PATIENCE_S = 2
-    PROMPT_COST = 3
-    TOKEN_COST = 4
-    WAITED_S = 5
-    LEFT = 6
-    REPLY_S = 8
-    LIMIT_S = 10
-    CAP = 12
-    LONGEST = 14
-    HIGHEST_TAG = 16
-    LONGEST_WAIT_S = 18
-
-
 PLANS: Final = 2
-# Of a reply: plan, easy or not, short or not, lowered by the ladder or not.
+# Of replies. From the highest bit: lowered by the ladder or not, plan, easy or not, short or not.
 KINDS: Final = 16
 LOWERED: Final = 8
 # Waits are counted in hundredths of a second, up to 100 s.
 BINS: Final = 10_001
 BINS_PER_S: Final = 100.0
-# An id holds its order of coming above, its place or kind below.
+# An id holds its order of coming above, its place or kind below. Powers of two: a remainder is then
+# one operation.
 _PLACES: Final = 1 << 21
 _KINDS: Final = 32
 # Above this a limit is none.
 _FOR_EVER: Final = 1e300
 
-# Plain integers: what is compiled knows no enumerations of Python's.
-_BUSY, _COME, _FREE, _SIZE = map(int, (N.BUSY, N.COME, N.FREE, N.SIZE))
-_LINE, _RUNNING, _REFUSED = map(int, (N.LINE, N.RUNNING, N.REFUSED))
-_TIMED_OUT, _REFUSED_NOW, _TIMED_OUT_NOW = map(int, (N.TIMED_OUT, N.REFUSED_NOW, N.TIMED_OUT_NOW))
-_FAIR, _DROPS_DEAD, _FULL = map(int, (N.FAIR, N.DROPS_DEAD, N.FULL))
-_F_FROM, _F_UNTIL, _F_PATIENCE = map(int, (F.COUNT_FROM, F.COUNT_UNTIL, F.PATIENCE_S))
-_F_PROMPT, _F_TOKEN, _F_WAITED = map(int, (F.PROMPT_COST, F.TOKEN_COST, F.WAITED_S))
-_F_LEFT, _F_REPLY, _F_LIMIT = map(int, (F.LEFT, F.REPLY_S, F.LIMIT_S))
-_F_CAP, _F_LONGEST, _F_TAG = map(int, (F.CAP, F.LONGEST, F.HIGHEST_TAG))
-_F_LONGEST_WAIT = int(F.LONGEST_WAIT_S)
+# Where each count stands in `State.n`; of all messages, those that do not count among them.
+BUSY, COME, FREE, REFUSED, TIMED_OUT, IS_FULL = range(6)
+# And in `State.waits`.
+TOGETHER, LONGEST = range(2)
+
+
+@dataclass(slots=True)
+class Rules:
+    """What holds all the time: of each plan its lane; of each kind of reply its lane, and for how
+    long it holds an accelerator, without a token (`base`) and for one (`write`)."""
+
+    lane_of: tuple[int, int]
+    lane_of_kind: Any
+    base: Any
+    write: Any
+    count_from: float
+    count_until: float
+    patience_s: float
+    prompt_cost: float
+    token_cost: float
+    is_fair: bool
+    drops_dead: bool
+
+
+@dataclass(slots=True)
+class Beat:
+    """What the policies have decided until they are looked at again.
+
+    Of each plan: how long it may wait, its longest answer now (`cap`) and without the ladder, and
+    whether it goes to the small model (1). Of each lane: how many slots it has, corrected by what
+    was seen, and how long its replies last.
+    """
+
+    begins: float
+    until: float
+    size: int
+    limit_s: tuple[float, float]
+    cap: tuple[float, float]
+    longest: tuple[float, float]
+    lowered: tuple[int, int]
+    slots: tuple[float, float]
+    reply_s: tuple[float, float]
+
+
+@dataclass(slots=True)
+class State:
+    """All that changes. `ends` is a heap of the replies that run, `lines` one for each lane.
+
+    A message that waits has a place in `asked_at`, `kind`, `answer` and `counts`, of those that are
+    `free`. `line` and `running` say how many of each lane wait and run, `tags` what each owner's
+    messages of a lane have come to. `refused`, `timed_out` and `bins` (waits of those that did
+    wait) are of each plan, and of those that count. The last five say what each kind of reply did:
+    begun, ended, seconds held in this beat, seconds of those that began, and how many count.
+    """
+
+    n: Any
+    waits: Any
+    ends: Any
+    lines: tuple[Any, Any]
+    asked_at: Any
+    kind: Any
+    answer: Any
+    counts: Any
+    free: Any
+    line: Any
+    running: Any
+    tags: tuple[Any, Any]
+    highest_tag: Any
+    refused: Any
+    timed_out: Any
+    bins: tuple[Any, Any]
+    begun: Any
+    ended: Any
+    held_s: Any
+    seconds: Any
+    counted: Any
+
 
 Jit = Callable[[Any], Any]
 
 
-def build(jit: Jit, push: Any, pop: Any) -> Any:  # noqa: C901  # as for what it holds
-    """The loop over these heaps. Its arguments are lists, or arrays, of one kind throughout.
+def build(jit: Jit, push: Any, pop: Any) -> Any:
+    """The loop over these heaps: `play(rules, beat, came, state)`.
 
-    `begins` and `until` are the beat's; what `came` has its moment, plan, easy (0 or 1), owner and
-    answer. `n` and `f` are described above. `ends` and `lines` are heaps; a message that waits has
-    a place in `store`, of those that are `free`. `kinds` are what each kind of reply did: begun,
-    ended, seconds held, seconds of those that began, and how many of them count; `base` and `write`
-    are its seconds, without and for a token. `bins` are the waits of those that did wait.
+    `came` has the moment, plan, easy (0 or 1), owner and answer of each message of the beat.
     """
+    begin = jit(_beginning(push))
+    begin_next = jit(_beginning_next(pop, begin, jit(_is_dead)))
+    end = jit(_ending(pop, begin_next))
+    stand = jit(_standing(push))
+    return jit(_playing(begin, begin_next, end, stand, jit(_waits_too_long), jit(_rank)))
 
-    @jit
-    def play(  # type: ignore[no-untyped-def]  # noqa: C901  # calls would cost too much
-        begins, until, came, n, f, bins, lane_of, lane_of_kind, lowered, ends, lines, store, free,
-        tags, kinds, base, write,
-    ):  # fmt: skip
+
+def _playing(
+    begin: Any, begin_next: Any, end: Any, stand: Any, waits_too_long: Any, rank_of: Any
+) -> Any:
+    def play(rules: Rules, beat: Beat, came: Any, state: State) -> None:
         at, plans, easy, owners, answers = came
-        s_at, s_kind, s_answer, s_counts = store
-        k_begun, k_ended, k_held_s, k_seconds, k_counted = kinds
-        # What is used for every message is quicker by a name of its own; the end writes it back.
-        busy, come, size, is_fair = n[_BUSY], n[_COME], n[_SIZE], n[_FAIR]
-        count_from, count_until, patience_s = f[_F_FROM], f[_F_UNTIL], f[_F_PATIENCE]
-        prompt_cost, token_cost = f[_F_PROMPT], f[_F_TOKEN]
-        n_came = len(at)
-        is_first = True
-        for j in range(n_came + 1):
-            now = at[j] if j < n_came else until
-            while is_first or (busy > 0 and ends[0][0] <= now):
-                if is_first:  # there may be more accelerators than before
-                    is_first = False
-                    ended_at = begins
-                else:
-                    ended_at, packed = pop(ends)
-                    busy -= 1
-                    kind = packed % _KINDS
-                    n[_RUNNING + lane_of_kind[kind]] -= 1
-                    k_ended[kind] += 1
-                    k_held_s[kind] += ended_at - begins
-                while busy < size and n[_LINE] + n[_LINE + 1] > 0:
-                    lane = 0 if n[_LINE] > 0 else 1
-                    _, packed = pop(lines[lane])
-                    n[_LINE + lane] -= 1
-                    place = packed % _PLACES
-                    free[n[_FREE]] = place
-                    n[_FREE] += 1
-                    kind = s_kind[place]
-                    plan = kind // 4
-                    counted = s_counts[place]
-                    waited_s = ended_at - s_at[place]
-                    if waited_s > patience_s:
-                        n[_TIMED_OUT_NOW] += 1
-                        n[_TIMED_OUT + plan] += counted
-                        if n[_DROPS_DEAD]:
-                            continue
-                        counted = 0
-                    f[_F_WAITED] += waited_s
-                    if counted:
-                        bins[plan][min(BINS - 1, int(waited_s * BINS_PER_S) + 1)] += 1
-                        f[_F_LONGEST_WAIT] = max(f[_F_LONGEST_WAIT], waited_s)
-                    kind += LOWERED * lowered[plan]
-                    seconds = base[kind] + write[kind] * s_answer[place]
-                    come += 1
-                    push(ends, (ended_at + seconds, come * _KINDS + kind))
-                    busy += 1
-                    n[_RUNNING + lane] += 1
-                    k_begun[kind] += 1
-                    k_counted[kind] += counted
-                    k_held_s[kind] -= ended_at - begins
-                    k_seconds[kind] += seconds
-            if j == n_came:
-                break
-            plan = plans[j]
-            lane = lane_of[plan]
-            counted = 1 if count_from <= now < count_until else 0
+        n, ends, size = state.n, state.ends, beat.size
+        # There may be more accelerators than before.
+        busy = begin_next(rules, beat, state, beat.begins, n[BUSY])
+        for j in range(len(at)):
+            now, plan, answer = at[j], plans[j], answers[j]
+            if busy > 0 and ends[0][0] <= now:
+                busy = end(rules, beat, state, now, busy)
+            lane = rules.lane_of[plan]
+            counts = 1 if rules.count_from <= now < rules.count_until else 0
             is_full = busy >= size
-            if is_full and f[_F_LIMIT + plan] < _FOR_EVER:
-                spare = size - n[_RUNNING] - n[_RUNNING + 1]
-                ahead = n[_LINE + lane] + 1 - spare
-                if lane == 1 and spare > 0:
-                    ahead += min(n[_LINE], spare)
-                own = n[_RUNNING + 1] + (n[_RUNNING] if lane == 0 else 0)
-                reply_s = f[_F_REPLY + lane]
-                if own > 0:
-                    per_s = n[_RUNNING + 1] / f[_F_REPLY + 1]
-                    if lane == 0:
-                        per_s += n[_RUNNING] / f[_F_REPLY]
-                    reply_s = own / per_s
-                if ahead > 0 and ahead * reply_s / f[_F_LEFT + lane] > f[_F_LIMIT + plan]:
-                    n[_REFUSED_NOW] += 1
-                    n[_REFUSED + plan] += counted
-                    continue
-            answer, kind = answers[j], plan * 4 + easy[j] * 2
-            if answer > f[_F_LONGEST + plan]:
-                answer = f[_F_LONGEST + plan]
-            if answer > f[_F_CAP + plan]:
-                answer = f[_F_CAP + plan]
-                kind += 1  # it is short
-            rank = 0.0
-            if is_fair:
-                owner = owners[j]
-                tag = f[_F_TAG + lane]
-                floor = lines[lane][0][0] if n[_LINE + lane] > 0 else tag
-                rank = tags[lane][owner]
-                if rank < floor:
-                    rank = floor
-                tags[lane][owner] = own_tag = rank + prompt_cost + token_cost * answer
-                if own_tag > tag:
-                    f[_F_TAG + lane] = own_tag
-            come += 1
-            if not is_full:
-                kind += LOWERED * lowered[plan]
-                seconds = base[kind] + write[kind] * answer
-                push(ends, (now + seconds, come * _KINDS + kind))
-                busy += 1
-                n[_RUNNING + lane] += 1
-                k_begun[kind] += 1
-                k_counted[kind] += counted
-                k_held_s[kind] -= now - begins
-                k_seconds[kind] += seconds
+            if is_full and waits_too_long(beat, state, plan, lane):
+                n[REFUSED] += 1
+                state.refused[plan] += counts
                 continue
-            if n[_FREE] == 0:
-                n[_FULL] = 1
+            kind = plan * 4 + easy[j] * 2
+            answer = min(answer, beat.longest[plan])
+            if answer > beat.cap[plan]:
+                answer = beat.cap[plan]
+                kind += 1  # it is short
+            rank = rank_of(rules, state, lane, owners[j], answer) if rules.is_fair else 0.0
+            if not is_full:
+                begin(rules, beat, state, now, kind + LOWERED * beat.lowered[plan], answer, counts)
+                busy += 1
+            elif n[FREE] > 0:
+                stand(state, lane, rank, now, kind, answer, counts)
+            else:
+                n[IS_FULL] = 1
                 break
-            n[_FREE] -= 1
-            place = free[n[_FREE]]
-            s_at[place], s_kind[place], s_answer[place] = now, kind, answer
-            s_counts[place] = counted
-            push(lines[lane], (rank, come * _PLACES + place))
-            n[_LINE + lane] += 1
-        n[_BUSY], n[_COME] = busy, come
+        n[BUSY] = end(rules, beat, state, beat.until, busy)
 
     return play
+
+
+def _beginning(push: Any) -> Any:
+    def begin(
+        rules: Rules, beat: Beat, state: State, at: float, kind: int, answer: float, counts: int
+    ) -> None:
+        """A reply of this kind runs from now on."""
+        seconds = rules.base[kind] + rules.write[kind] * answer
+        state.n[COME] += 1
+        push(state.ends, (at + seconds, state.n[COME] * _KINDS + kind))
+        state.running[rules.lane_of_kind[kind]] += 1
+        state.begun[kind] += 1
+        state.counted[kind] += counts
+        state.held_s[kind] -= at - beat.begins
+        state.seconds[kind] += seconds
+
+    return begin
+
+
+def _ending(pop: Any, begin_next: Any) -> Any:
+    def end(rules: Rules, beat: Beat, state: State, until: float, busy: int) -> int:
+        """Whatever ends until then has ended, and those that could have begun; how many work."""
+        ends, line = state.ends, state.line
+        while busy > 0 and ends[0][0] <= until:
+            at, packed = pop(ends)
+            kind = packed & (_KINDS - 1)
+            state.running[rules.lane_of_kind[kind]] -= 1
+            state.ended[kind] += 1
+            state.held_s[kind] += at - beat.begins
+            busy -= 1
+            if line[0] > 0 or line[1] > 0:
+                busy = begin_next(rules, beat, state, at, busy)
+        return busy
+
+    return end
+
+
+def _beginning_next(pop: Any, begin: Any, is_dead: Any) -> Any:
+    def begin_next(rules: Rules, beat: Beat, state: State, at: float, busy: int) -> int:
+        """As many of those that wait have begun as there is room for; how many work then."""
+        line, n = state.line, state.n
+        while busy < beat.size and (line[0] > 0 or line[1] > 0):
+            lane = 0 if line[0] > 0 else 1
+            _, packed = pop(state.lines[lane])
+            place = packed & (_PLACES - 1)
+            line[lane] -= 1
+            state.free[n[FREE]] = place
+            n[FREE] += 1
+            kind, counts = state.kind[place], state.counts[place]
+            if is_dead(rules, state, kind // 4, at - state.asked_at[place], counts):
+                if rules.drops_dead:
+                    continue
+                counts = 0  # it was counted as what it is; now it only takes time
+            kind += LOWERED * beat.lowered[kind // 4]
+            begin(rules, beat, state, at, kind, state.answer[place], counts)
+            busy += 1
+        return busy
+
+    return begin_next
+
+
+def _is_dead(rules: Rules, state: State, plan: int, waited_s: float, counts: int) -> bool:
+    """Whether its owner has left; how long it has waited is noted, or that it timed out."""
+    if waited_s > rules.patience_s:
+        state.n[TIMED_OUT] += 1
+        state.timed_out[plan] += counts
+        return True
+    state.waits[TOGETHER] += waited_s
+    if counts > 0:
+        state.bins[plan][min(BINS - 1, int(waited_s * BINS_PER_S) + 1)] += 1
+        state.waits[LONGEST] = max(state.waits[LONGEST], waited_s)
+    return False
+
+
+def _waits_too_long(beat: Beat, state: State, plan: int, lane: int) -> bool:
+    """Whether a newcomer would wait for longer than he may: what `core.waiting` says of one."""
+    if beat.limit_s[plan] > _FOR_EVER:
+        return False
+    line, running, reply_s = state.line, state.running, beat.reply_s
+    spare = beat.size - running[0] - running[1]
+    ahead = line[lane] + 1 - spare
+    if lane == 1 and spare > 0:
+        ahead += min(line[0], spare)
+    if ahead <= 0:
+        return False
+    ends_in_s = reply_s[lane]
+    if lane == 0 and running[0] + running[1] > 0:
+        per_s = running[0] / reply_s[0] + running[1] / reply_s[1]
+        ends_in_s = (running[0] + running[1]) / per_s
+    return bool(ahead * ends_in_s / beat.slots[lane] > beat.limit_s[plan])
+
+
+def _rank(rules: Rules, state: State, lane: int, owner: int, answer: float) -> float:
+    """Where a message stands in its lane: fair between owners, as `core.waiting` ranks them."""
+    tags, highest = state.tags[lane], state.highest_tag
+    floor = state.lines[lane][0][0] if state.line[lane] > 0 else highest[lane]
+    rank = max(tags[owner], floor)
+    tag = rank + rules.prompt_cost + rules.token_cost * answer
+    tags[owner] = tag
+    highest[lane] = max(highest[lane], tag)
+    return float(rank)
+
+
+def _standing(push: Any) -> Any:
+    def stand(
+        state: State, lane: int, rank: float, at: float, kind: int, answer: float, counts: int
+    ) -> None:
+        """A message waits from now on."""
+        n = state.n
+        n[FREE] -= 1
+        n[COME] += 1
+        place = state.free[n[FREE]]
+        state.asked_at[place], state.kind[place] = at, kind
+        state.answer[place], state.counts[place] = answer, counts
+        push(state.lines[lane], (rank, n[COME] * _PLACES + place))
+        state.line[lane] += 1
+
+    return stand

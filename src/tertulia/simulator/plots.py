@@ -11,6 +11,8 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any, Final
 
+from tertulia.simulator.caching.plots import Draw, picture_of
+from tertulia.simulator.caching.rows import Rows
 from tertulia.simulator.outcome import Outcome, Sample
 from tertulia.simulator.story import Told
 
@@ -25,6 +27,8 @@ def has_matplotlib() -> bool:
 
 def drawings(told: Sequence[Told]) -> list[tuple[str, str]]:
     """Each picture: what it shows, and the SVG element."""
+    if any(one.caches is not None for one in told):
+        return _drawings_of_caches(told)
     if all(one.steps is not None for one in told):
         return [("How long each step took", _svg(lambda figure: _draw_steps(figure, told)))]
     lines: list[tuple[str, Callable[[Sample], float]]] = [
@@ -41,6 +45,20 @@ def drawings(told: Sequence[Told]) -> list[tuple[str, str]]:
         if _says_something(told, value):
             found.append((title, _svg(partial(_draw_lines, told=told, value=value))))
     return found
+
+
+def _drawings_of_caches(told: Sequence[Told]) -> list[tuple[str, str]]:
+    found = []
+    for one in told:
+        if one.caches is not None and (picture := picture_of(one.caches)) is not None:
+            title, draw = picture
+            title = title if len(told) == 1 else f"{title}: {one.variant.name}"
+            found.append((title, _drawn(draw, one.caches)))
+    return found
+
+
+def _drawn(draw: Draw, rows: Rows) -> str:
+    return _svg(lambda figure: draw(figure, rows))
 
 
 def _says_something(told: Sequence[Told], value: Callable[[Sample], float]) -> bool:

@@ -46,9 +46,10 @@ The same scenario and seed give this page again, byte by byte.</p>
 {% endfor %}</ul>{% endif %}
 {% for title, svg in pictures %}<h2>{{ title }}</h2>
 {{ svg }}
-{% else %}<p>No pictures: matplotlib is not installed here
-(<code>pip install 'tertulia[simulate]'</code>).</p>
 {% endfor %}
+{% if not can_draw %}<p>No pictures: matplotlib is not installed here
+(<code>pip install 'tertulia[simulate]'</code>).</p>
+{% endif %}
 <h2>What was put in</h2>
 {% for name, text in inputs %}<details><summary>{{ name }}</summary><pre>{{ text }}</pre></details>
 {% endfor %}
@@ -70,7 +71,8 @@ def page(play: Play, told: Sequence[Told]) -> str:
 
     environment = Environment(autoescape=True, undefined=StrictUndefined)
     found = rows(told)
-    pictures = drawings(told) if has_matplotlib() else []
+    can_draw = has_matplotlib()
+    pictures = drawings(told) if can_draw else []
     return environment.from_string(_PAGE).render(
         play=play,
         version=__version__,
@@ -78,6 +80,7 @@ def page(play: Play, told: Sequence[Told]) -> str:
         names=list(found[0]) if found else [],
         rows=found,
         notes=_notes(told),
+        can_draw=can_draw,
         # Drawn by matplotlib from our own numbers; names are escaped by it.
         pictures=[(title, Markup(svg)) for title, svg in pictures],  # noqa: S704  # see above
         inputs=[(one.variant.name, _input(one)) for one in told],

@@ -20,6 +20,7 @@ from tertulia.core.quota import MILLI
 from tertulia.core.timing import PrefillTiming, StepTiming
 from tertulia.core.types import Budget, Lane
 from tertulia.plan_tables import PLANS, PlanTable, Table, beside_those_that_are_there
+from tertulia.simulator.caching.tables import CachesTable
 from tertulia.simulator.steps_table import StepsTable
 from tertulia.simulator.timing import Calibration, Timing
 
@@ -195,7 +196,9 @@ class FaultTable(Table):
 
 class ScalingTable(Table):
     """How many accelerators there are over the day. `schedule` knows the day, `measured` only what
-    it sees; both in steps of `step`, and new ones need the fleet's `load_s` to load."""
+    it sees, as an autoscaler does; both in steps of `step`, and new ones need the fleet's `load_s`
+    to load. `streams` are the replies that an accelerator writes side by side: slots, as a replica
+    counts them."""
 
     kind: Literal["fixed", "schedule", "measured"] = "fixed"
     headroom: Annotated[float, Field(ge=1, le=10)] = 1.3
@@ -203,6 +206,7 @@ class ScalingTable(Table):
     least: int = Field(1, ge=1, le=100_000)
     most: int = Field(100_000, ge=1, le=100_000)
     every_s: Positive = 60.0
+    streams: int = Field(25, ge=1, le=4_096)
 
 
 class Scenario(Table):
@@ -222,6 +226,7 @@ class Scenario(Table):
     faults: tuple[FaultTable, ...] = Field((), max_length=100)
     scaling: ScalingTable = ScalingTable()
     steps: StepsTable | None = None
+    caches: CachesTable | None = None
     expect: str = Field("", max_length=400)
 
     @model_validator(mode="before")
@@ -242,11 +247,19 @@ class Scenario(Table):
                 f"{n_expected:,.0f} messages are more than the {self.engine} engine plays"
                 f" ({most:,}): simulate a tenth of the fleet, or less time"
             )
+        if self.steps is not None and self.caches is not None:
+            raise ValueError("steps and caches are two scenarios: one replica, or many")
         if any(fault.region >= self.fleet.regions for fault in self.faults):
             raise ValueError("a fault names a region that there is not")
         if self.engine == "fast" and (needs := _beyond_fast(self)):
             raise ValueError(f"the fast engine plays no {needs}: use the exact one")
         return self
+
+    @property
+    def can_be_compiled(self) -> bool:
+        """Whether numba makes it many times as fast."""
+        is_of_steps = self.caches is not None and self.caches.kind == "steps"
+        return self.engine == "fast" or is_of_steps
 
     def plan(self, name: str) -> Plan:
         """A plan as the service's decisions take it; without budgets unless they are counted."""

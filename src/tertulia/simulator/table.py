@@ -13,11 +13,15 @@ Row = dict[str, str]
 
 
 def rows(told: Sequence[Told]) -> list[Row]:
-    """One row for each variant, and of messages one for each group of people."""
+    """One row for each variant, of messages one for each group of people, and of caches one for
+    each case."""
     found: list[Row] = []
     for one in told:
         expected = one.variant.scenario.expect
-        if one.steps is not None:
+        if one.caches is not None:
+            name = one.variant.name if len(told) > 1 else ""
+            found += [{"variant": name, **row} for row in one.caches.texts()]
+        elif one.steps is not None:
             found.append(
                 {"variant": one.variant.name, **_steps_row(one.steps), "expected": expected}
             )
@@ -111,6 +115,8 @@ def as_values(one: Told) -> dict[str, Any]:
             "gap_p95_s": round(steps.gap_p95_s, 6),
             "longest_gap_s": round(steps.longest_gap_s, 6),
         }
+    if one.caches is not None:
+        return head | {"rows": one.caches.values()}
     outcome = one.outcome
     assert outcome is not None
     groups = {

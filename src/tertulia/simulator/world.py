@@ -189,7 +189,9 @@ class World:
         cell.resize(scaler.first)
 
         def look() -> None:
-            size = scaler.look(self.clock.now, cell.watch.load, cell.size)
+            busy_s, _ = cell.used
+            waiting = cell.line.n_waiting
+            size = scaler.look(self.clock.now, size=cell.size, busy_s=busy_s, waiting=waiting)
             if size != cell.size:
                 cell.resize(size)
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from tertulia.simulator.caching.steps import LARGE_ON_FOUR, Crowd, can_be_fast, count_steps
+from tertulia.simulator.caching.steps import LARGE_ON_FOUR, Crowd, count_steps
+from tertulia.simulator.machine import has_numba
 
 FEW = Crowd(replicas=4, messages_per_s=18.5, seconds=40.0)
 
@@ -52,7 +53,7 @@ def test_the_same_seed_counts_the_same_steps() -> None:
     assert count_steps(FEW, seed=2, fast=False) != count_steps(FEW, fast=False)
 
 
-@pytest.mark.skipif(not can_be_fast(), reason="numba, of the extra `simulate`, is not installed")
+@pytest.mark.skipif(not has_numba(), reason="numba, of the extra `simulate`, is not installed")
 def test_compiled_it_counts_the_same() -> None:
     plain, fast = (count_steps(FEW, fast=chosen) for chosen in (False, True))
     assert fast.n_messages == plain.n_messages

@@ -1,19 +1,16 @@
-"""How much of a prompt is found, counted in tokens alone: the table that a fleet is planned with.
-
-No time passes on the replicas, nobody waits, nothing is uneven: what a fleet really finds is less.
-"""
+"""The table that a fleet is planned with: how much of a prompt is found, by where turns go."""
 
 from __future__ import annotations
 
-import heapq
 import random
-from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from statistics import mean, stdev
 from typing import Final, Literal
 
+from tertulia.core import hits
 from tertulia.core.fleet import Wanted
+from tertulia.core.hits import Talk
 from tertulia.core.placement import Candidate, place
 
 Where = Literal["random", "affinity", "ours"]
@@ -42,36 +39,24 @@ class Counted:
     spill_share: float = 0.0
     moves_home: bool = False
 
+    @property
+    def talk(self) -> Talk:
+        """What each conversation is like."""
+        return Talk(self.turns, self.system_tokens, self.message_tokens, self.reply_tokens)
+
 
 def hit_share(counted: Counted, *, seed: int = 1) -> float:
     """The part of all prompt tokens that was found."""
     # These draws, in this order, are those of the published program: its figures come out exactly.
     dice = random.Random(seed)
-    caches = [_Kept(counted.cache_tokens) for _ in range(counted.replicas)]
-    due = [(dice.uniform(0, counted.begin_within_s), c, 0) for c in range(counted.conversations)]
-    heapq.heapify(due)
-    spilling = random.Random(f"spill {seed}")
-    history = [counted.system_tokens] * counted.conversations
-    homes: dict[int, int] = {}
-    cached = total = 0
-    while due:
-        at, one, turn = heapq.heappop(due)
-        prompt = history[one] + counted.message_tokens
-        replica = homes.get(one, -1)
-        if replica < 0:
-            replica = _place(counted, one, prompt, dice)
-        chosen = replica
-        if counted.spill_share and spilling.random() < counted.spill_share:
-            replica = spilling.randrange(counted.replicas)
-        if counted.where != "random":
-            homes[one] = replica if counted.moves_home else chosen
-        cached += min(max(caches[replica].find(one), counted.system_tokens), prompt)
-        total += prompt
-        history[one] = prompt + counted.reply_tokens
-        caches[replica].keep(one, history[one])
-        if turn + 1 < counted.turns:
-            heapq.heappush(due, (at + dice.expovariate(1 / counted.think_s), one, turn + 1))
-    return cached / total
+    begins_s = [dice.uniform(0, counted.begin_within_s) for _ in range(counted.conversations)]
+    return hits.hit_share(
+        counted.talk,
+        [counted.cache_tokens] * counted.replicas,
+        begins_s,
+        lambda: dice.expovariate(1 / counted.think_s),
+        _Router(counted, dice, random.Random(f"spill {seed}")).replica_of,
+    )
 
 
 def mean_hit_share(counted: Counted, seeds: Iterable[int]) -> tuple[float, float]:
@@ -80,49 +65,33 @@ def mean_hit_share(counted: Counted, seeds: Iterable[int]) -> tuple[float, float
     return mean(shares), stdev(shares) if len(shares) > 1 else 0.0
 
 
-def ceiling(counted: Counted) -> float:
-    """What no cache can surpass: of each prompt all but its message was said before."""
-    return 1 - counted.turns * counted.message_tokens / _prompt_tokens(counted)
-
-
-def floor(counted: Counted) -> float:
-    """What every replica finds: the system prompt."""
-    return counted.turns * counted.system_tokens / _prompt_tokens(counted)
-
-
-def _prompt_tokens(counted: Counted) -> int:
-    grows = counted.message_tokens + counted.reply_tokens
-    first = counted.system_tokens + counted.message_tokens
-    return counted.turns * first + grows * counted.turns * (counted.turns - 1) // 2
-
-
-def _place(counted: Counted, one: int, prompt: int, dice: random.Random) -> int:
-    if counted.where == "random":
-        return dice.randrange(counted.replicas)
-    if counted.where == "affinity":
-        return one % counted.replicas
-    idle = [Candidate(str(number), _SLOTS) for number in range(counted.replicas)]
-    placement = place(Wanted("turn", "model", f"c{one}", prompt), None, idle)
-    assert placement is not None, "all are ready"
-    return int(placement.replica)
-
-
 @dataclass(slots=True)
-class _Kept:
-    """Whole conversations, the longest unused first."""
+class _Router:
+    """Sends each turn to its conversation's home, or elsewhere: by chance, or as much as spills."""
 
-    capacity: int
-    lengths: OrderedDict[int, int] = field(default_factory=OrderedDict)
-    used: int = 0
+    counted: Counted
+    dice: random.Random
+    spilling: random.Random
+    homes: dict[int, int] = field(default_factory=dict)
 
-    def find(self, one: int) -> int:
-        if one not in self.lengths:
-            return 0
-        self.lengths.move_to_end(one)
-        return self.lengths[one]
+    def replica_of(self, one: int, prompt: float) -> int:
+        counted = self.counted
+        home = self.homes.get(one)
+        replica = self._place(one, prompt) if home is None else home
+        chosen = replica
+        if counted.spill_share and self.spilling.random() < counted.spill_share:
+            replica = self.spilling.randrange(counted.replicas)
+        if counted.where != "random":
+            self.homes[one] = replica if counted.moves_home else chosen
+        return replica
 
-    def keep(self, one: int, length: int) -> None:
-        self.used += length - self.lengths.pop(one, 0)
-        self.lengths[one] = length
-        while self.used > self.capacity and self.lengths:
-            self.used -= self.lengths.popitem(last=False)[1]
+    def _place(self, one: int, prompt: float) -> int:
+        counted = self.counted
+        if counted.where == "random":
+            return self.dice.randrange(counted.replicas)
+        if counted.where == "affinity":
+            return one % counted.replicas
+        idle = [Candidate(str(number), _SLOTS) for number in range(counted.replicas)]
+        placement = place(Wanted("turn", "model", f"c{one}", int(prompt)), None, idle)
+        assert placement is not None, "all are ready"
+        return int(placement.replica)

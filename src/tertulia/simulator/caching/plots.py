@@ -1,43 +1,20 @@
-"""Pictures of tables, by matplotlib, which comes with the extra `simulate`."""
+"""Pictures of what caches and placements are compared by, drawn into a figure of matplotlib's."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final
 
 from tertulia.simulator.caching.rows import Rows
 
-_ENDINGS: Final = (".svg", ".png")
-# The same table gives the same bytes: no date, and names of parts that chance does not choose.
-_RC: Final[Any] = {"svg.hashsalt": "tertulia", "font.size": 9, "axes.grid": True, "grid.alpha": 0.3}
+Draw = Callable[[Any, Rows], None]
 
 
-class NoPlots(Exception):
-    """No picture can be made, and why, in a sentence."""
-
-
-def plot(rows: Rows, path: Path) -> None:
-    """Writes the picture of a table.
-
-    NoPlots without matplotlib, for a file that is no picture, and for a table that has none.
-    """
-    if path.suffix not in _ENDINGS:
-        raise NoPlots(f"A picture ends with {' or '.join(_ENDINGS)}, not {path.suffix or 'so'}.")
-    draws = next((draws for column, draws in _PICTURES.items() if column in rows.columns), None)
-    if draws is None or not rows.rows:
-        raise NoPlots("This table has no picture.")
-    try:
-        import matplotlib
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise NoPlots("Pictures need matplotlib: pip install 'tertulia[simulate]'.") from None
-    with matplotlib.rc_context(_RC):
-        figure = Figure(figsize=(9, 3.6), layout="constrained")
-        draws(figure, rows)
-        figure.suptitle(rows.title)
-        metadata = {"Date": None} if path.suffix == ".svg" else None
-        figure.savefig(path, metadata=metadata)
+def picture_of(rows: Rows) -> tuple[str, Draw] | None:
+    """What the picture of this table shows, and what draws it; None: it has none."""
+    if not rows.rows:
+        return None
+    return next((found for column, found in _PICTURES.items() if column in rows.columns), None)
 
 
 def _draw_fleet(figure: Any, rows: Rows) -> None:
@@ -66,6 +43,7 @@ def _draw_fleet(figure: Any, rows: Rows) -> None:
             axes.bar(places, [found.get(case, 0) for case in cases], width, label=policy)
         axes.set_xticks([place + 0.4 - width / 2 for place in range(len(cases))], names)
         axes.set_title(label)
+        axes.grid(color="0.92")
         if is_logarithmic:
             axes.set_yscale("log")
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=8)
@@ -86,10 +64,11 @@ def _draw_hits(figure: Any, rows: Rows) -> None:
     axes.set_xlabel("tokens of cache on each replica")
     axes.set_ylabel("found of the prompts")
     axes.set_ylim(0, 1)
+    axes.grid(color="0.92")
     axes.legend()
 
 
-_PICTURES: Final[dict[str, Callable[[Any, Rows], None]]] = {
-    "hit_share": _draw_fleet,
-    "spill_share": _draw_hits,
+_PICTURES: Final[dict[str, tuple[str, Draw]]] = {
+    "hit_share": ("Hits, waits and turns inside the targets", _draw_fleet),
+    "spill_share": ("Found of the prompts, by the size of the caches", _draw_hits),
 }

@@ -1,10 +1,7 @@
-"""A table of figures, and how it is written: for a person, for a program, for a spreadsheet."""
+"""A table of figures: what caches and placements are compared by."""
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from dataclasses import dataclass
 
 Value = str | int | float
@@ -14,7 +11,6 @@ Value = str | int | float
 class Rows:
     """Each row has a value for each column, in their order; units end the columns' names."""
 
-    title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Value, ...], ...]
 
@@ -26,25 +22,14 @@ class Rows:
         place = self.columns.index(name)
         return [row[place] for row in self.rows]
 
-    def text(self) -> str:
-        """In lines of equal columns."""
-        shown = [self.columns, *(tuple(_shown(value) for value in row) for row in self.rows)]
-        widths = [max(len(row[place]) for row in shown) for place in range(len(self.columns))]
-        lines = ["  ".join(v.ljust(w) for v, w in zip(row, widths, strict=True)) for row in shown]
-        return "\n".join([self.title, *(line.rstrip() for line in lines)]) + "\n"
+    def values(self) -> list[dict[str, Value]]:
+        """Each row for a program."""
+        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
-    def json(self) -> str:
-        """One object: the title, and an object for each row."""
-        rows = [dict(zip(self.columns, row, strict=True)) for row in self.rows]
-        return json.dumps({"title": self.title, "rows": rows}, indent=1) + "\n"
-
-    def csv(self) -> str:
-        """With the columns' names in the first line."""
-        written = io.StringIO()
-        writer = csv.writer(written, lineterminator="\n")
-        writer.writerow(self.columns)
-        writer.writerows(self.rows)
-        return written.getvalue()
+    def texts(self) -> list[dict[str, str]]:
+        """Each row for a person."""
+        names = [name.replace("_", " ") for name in self.columns]
+        return [dict(zip(names, map(_shown, row), strict=True)) for row in self.rows]
 
 
 def _shown(value: Value) -> str:

@@ -1,4 +1,4 @@
-"""Plays scenarios: one run for each policy, size, crowd and seed, and one row for their mean."""
+"""Plays comparisons: one run for each policy, size, crowd and seed, and one row for their mean."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from tertulia.simulator.caching.fleet import Span, play
 from tertulia.simulator.caching.outcome import Outcome
 from tertulia.simulator.caching.people import People, Replay
 from tertulia.simulator.caching.rows import Rows, Value
-from tertulia.simulator.caching.scenario import CantUse, Scenario
 from tertulia.simulator.caching.steps import Crowd, count_steps
+from tertulia.simulator.caching.tables import CachesTable
 from tertulia.simulator.caching.trace import SAMPLE, Request, WrongTrace, read_trace
 from tertulia.simulator.caching.turns import Turn
+from tertulia.simulator.scenario import CantUse
 
 # As many turns must be inside the targets for a fleet to carry them.
 GOOD_SHARE: Final = 0.99
@@ -25,22 +26,25 @@ GOOD_SHARE: Final = 0.99
 _STEPS_PER_THOUSAND: Final = 32  # a replica
 _MOST_STEPS: Final = 40
 
-Told = Callable[[str], None]
+Hear = Callable[[str], None]
 
 
-def run(scenario: Scenario, *, told: Told | None = None) -> Rows:
-    """Its table. `told` hears of each case before it is played.
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is compared, by which seeds; `tell` is told of each case before it is played."""
+
+    table: CachesTable
+    seeds: Sequence[int]
+    tell: Hear
+
+
+def run(table: CachesTable, *, seed: int, heard: Hear) -> Rows:
+    """Its rows. `heard` hears of each case before it is played.
 
     CantUse for a trace that can't be read.
     """
-    tell = told or (lambda _: None)
-    if scenario.kind == "routing":
-        return _routing(scenario, tell)
-    if scenario.kind == "capacity":
-        return _capacities(scenario, tell)
-    if scenario.kind == "trace":
-        return _trace(scenario, tell)
-    return _steps(scenario, tell) if scenario.kind == "steps" else _hits(scenario)
+    asked = _Asked(table, range(seed, seed + table.seeds), heard)
+    return _KINDS[table.kind](asked)
 
 
 # How the people of a scenario fare.
@@ -51,30 +55,30 @@ _COLUMNS: Final = (
 )
 
 
-def _routing(scenario: Scenario, tell: Told) -> Rows:
+def _routing(asked: _Asked) -> Rows:
     rows = []
-    for cache_tokens in scenario.fleet.cache_tokens:
-        for n_open in scenario.people.open:
-            for policy in scenario.policies:
-                tell(f"{policy}, {cache_tokens:,} tokens, {n_open:,} open")
-                outcomes = _outcomes(scenario, policy, cache_tokens, n_open)
+    for cache_tokens in asked.table.fleet.cache_tokens:
+        for n_open in asked.table.people.open:
+            for policy in asked.table.policies:
+                asked.tell(f"{policy}, {cache_tokens:,} tokens, {n_open:,} open")
+                outcomes = _outcomes(asked, policy, cache_tokens, n_open)
                 rows.append((policy, cache_tokens, n_open, *_figures(outcomes)))
-    return Rows(scenario.title, _COLUMNS, tuple(rows))
+    return Rows(_COLUMNS, tuple(rows))
 
 
-def _outcomes(scenario: Scenario, policy: str, cache_tokens: int, n_open: int) -> list[Outcome]:
-    fleet, habits = scenario.fleet.fleet(cache_tokens), scenario.people.habits
-    targets = scenario.targets.targets
+def _outcomes(asked: _Asked, policy: str, cache_tokens: int, n_open: int) -> list[Outcome]:
+    fleet, habits = asked.table.fleet.fleet(cache_tokens), asked.table.people.habits
+    targets = asked.table.targets.targets
     return [
         play(
             fleet,
             People(n_open, seed, habits),
             policy,
             seed=seed,
-            span=scenario.measured,
+            span=asked.table.measured,
             targets=targets,
         )
-        for seed in scenario.seeds
+        for seed in asked.seeds
     ]
 
 
@@ -104,31 +108,29 @@ def _deviation(values: Sequence[float]) -> float:
 # How many people a fleet carries.
 
 
-def _capacities(scenario: Scenario, tell: Told) -> Rows:
+def _capacities(asked: _Asked) -> Rows:
     rows = []
-    for cache_tokens in scenario.fleet.cache_tokens:
-        for policy in scenario.policies:
-            n_open, outcomes = _capacity(scenario, policy, cache_tokens, tell)
+    for cache_tokens in asked.table.fleet.cache_tokens:
+        for policy in asked.table.policies:
+            n_open, outcomes = _capacity(asked, policy, cache_tokens)
             if outcomes:
                 rows.append((policy, cache_tokens, n_open, *_figures(outcomes)))
-    return Rows(scenario.title, _COLUMNS, tuple(rows))
+    return Rows(_COLUMNS, tuple(rows))
 
 
-def _capacity(
-    scenario: Scenario, policy: str, cache_tokens: int, tell: Told
-) -> tuple[int, list[Outcome]]:
+def _capacity(asked: _Asked, policy: str, cache_tokens: int) -> tuple[int, list[Outcome]]:
     """The most people of whom enough are served inside the targets, all seeds taken together, and
     how they fare; 0 if not even the first step's are."""
-    step = max(1, scenario.fleet.replicas * 1_000 // _STEPS_PER_THOUSAND)
-    search = Search(max(1, scenario.people.open[0] // step))
+    step = max(1, asked.table.fleet.replicas * 1_000 // _STEPS_PER_THOUSAND)
+    search = Search(max(1, asked.table.people.open[0] // step))
     found: dict[int, list[Outcome]] = {}
     for _ in range(_MOST_STEPS):
         if search.is_over:
             break
         n_open = search.at * step
-        outcomes = _outcomes(scenario, policy, cache_tokens, n_open)
+        outcomes = _outcomes(asked, policy, cache_tokens, n_open)
         share = mean(outcome.good_share for outcome in outcomes)
-        tell(f"{policy}, {cache_tokens:,} tokens, {n_open:,} open: {share:.2%} inside")
+        asked.tell(f"{policy}, {cache_tokens:,} tokens, {n_open:,} open: {share:.2%} inside")
         if share >= GOOD_SHARE:
             found = {n_open: outcomes}
             search.fits()
@@ -175,32 +177,32 @@ class Search:
 # A recorded trace.
 
 
-def _trace(scenario: Scenario, tell: Told) -> Rows:
-    requests = _requests(scenario.trace)
-    if min(scenario.fleet.cache_tokens) < max(one.prompt + one.reply for one in requests):
+def _trace(asked: _Asked) -> Rows:
+    requests = _requests(asked.table.trace)
+    if min(asked.table.fleet.cache_tokens) < max(one.prompt + one.reply for one in requests):
         raise CantUse("cache_tokens must have room for the longest request of the trace.")
     # All of it counts, from the first request on: a trace has no time to warm up.
-    span = Span(0.0, max(1.0, max(request.at_s for request in requests) / scenario.speed))
+    span = Span(0.0, max(1.0, max(request.at_s for request in requests) / asked.table.speed))
     rows = []
-    for cache_tokens in scenario.fleet.cache_tokens:
-        fleet = scenario.fleet.fleet(cache_tokens, cache="trace")
+    for cache_tokens in asked.table.fleet.cache_tokens:
+        fleet = asked.table.fleet.fleet(cache_tokens, cache="trace")
         ceiling = round(one_cache_share(requests, cache_tokens * fleet.replicas), 4)
-        for policy in scenario.policies:
-            tell(f"{policy}, {cache_tokens:,} tokens")
+        for policy in asked.table.policies:
+            asked.tell(f"{policy}, {cache_tokens:,} tokens")
             outcomes = [
                 play(
                     fleet,
-                    Replay(requests, scenario.speed),
+                    Replay(requests, asked.table.speed),
                     policy,
                     seed=seed,
                     span=span,
-                    targets=scenario.targets.targets,
+                    targets=asked.table.targets.targets,
                 )
-                for seed in scenario.seeds
+                for seed in asked.seeds
             ]
             rows.append((policy, cache_tokens, len(requests), ceiling, *_figures(outcomes)))
     columns = ("policy", "cache_tokens", "requests", "one_cache", *_COLUMNS[3:])
-    return Rows(scenario.title, columns, tuple(rows))
+    return Rows(columns, tuple(rows))
 
 
 def one_cache_share(requests: Sequence[Request], cache_tokens: int) -> float:
@@ -208,13 +210,13 @@ def one_cache_share(requests: Sequence[Request], cache_tokens: int) -> float:
     fleet of the same memory finds more by placing well, but for chance."""
     cache = CACHES["trace"](cache_tokens)
     cached = 0
-    for key, asked in enumerate(requests):
-        turn = Turn(key, asked.conversation, asked.text(), asked.prompt, 1, asked.at_s)
+    for key, one in enumerate(requests):
+        turn = Turn(key, one.conversation, one.text(), one.prompt, 1, one.at_s)
         found = cache.open(turn)
         assert found is not None, "the caller has looked whether each fits"
         cached += found
         cache.close(turn)
-    return cached / sum(asked.prompt for asked in requests)
+    return cached / sum(one.prompt for one in requests)
 
 
 def _requests(path: str) -> list[Request]:
@@ -234,15 +236,15 @@ def _requests(path: str) -> list[Request]:
 # Tokens alone, and steps alone.
 
 
-def _hits(scenario: Scenario) -> Rows:
+def _hits(asked: _Asked) -> Rows:
     columns = ("cache_tokens", "spill_share", "home", "random", "affinity", "sd", "ours")
-    seeds = scenario.seeds
+    seeds = asked.seeds
     rows = []
     for spill_share, moves_home in ((0.0, False), (0.1, False), (0.1, True)):
-        for cache_tokens in scenario.fleet.cache_tokens:
+        for cache_tokens in asked.table.fleet.cache_tokens:
             counted = hits.Counted(
                 cache_tokens=cache_tokens,
-                replicas=scenario.fleet.replicas,
+                replicas=asked.table.fleet.replicas,
                 spill_share=spill_share,
                 moves_home=moves_home,
             )
@@ -254,26 +256,35 @@ def _hits(scenario: Scenario) -> Rows:
             home = "moves" if moves_home else "stays"
             figures = (others[0], round(affinity, 4), round(deviation, 4), others[1])
             rows.append((cache_tokens, spill_share, home, *figures))
-    return Rows(scenario.title, columns, tuple(rows))
+    return Rows(columns, tuple(rows))
 
 
-def _steps(scenario: Scenario, tell: Told) -> Rows:
-    asked = scenario.steps
+def _steps(asked: _Asked) -> Rows:
+    table = asked.table.steps
     columns = (
         *("chunk_tokens", "steps", "messages", "tokens", "overflown"),
         *("ttft_p50_s", "ttft_p95_s", "gap_p50_ms", "gap_p95_ms"),
     )
     rows = []
-    for chunk_tokens in asked.chunk_tokens:
-        tell(f"chunks of {chunk_tokens} tokens")
+    for chunk_tokens in table.chunk_tokens:
+        asked.tell(f"chunks of {chunk_tokens} tokens")
         crowd = Crowd(
-            replicas=asked.replicas,
-            messages_per_s=asked.messages_per_s,
-            seconds=asked.seconds,
+            replicas=table.replicas,
+            messages_per_s=table.messages_per_s,
+            seconds=table.seconds,
             chunk_tokens=chunk_tokens,
         )
-        steps = count_steps(crowd, seed=scenario.seeds[0])
+        steps = count_steps(crowd, seed=asked.seeds[0])
         counts = (steps.n_steps, steps.n_messages, steps.n_tokens, steps.overflown)
         gaps_ms = (round(1000 * steps.gap_p50_s, 2), round(1000 * steps.gap_p95_s, 2))
         rows.append((chunk_tokens, *counts, steps.ttft_p50_s, steps.ttft_p95_s, *gaps_ms))
-    return Rows(scenario.title, columns, tuple(rows))
+    return Rows(columns, tuple(rows))
+
+
+_KINDS: Final[dict[str, Callable[[_Asked], Rows]]] = {
+    "routing": _routing,
+    "capacity": _capacities,
+    "trace": _trace,
+    "hits": _hits,
+    "steps": _steps,
+}

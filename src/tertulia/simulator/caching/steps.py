@@ -11,11 +11,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from importlib.util import find_spec
 from typing import Any, Final, NamedTuple
 
 from tertulia.core.timing import PrefillTiming, StepTiming
 from tertulia.simulator.caching.timing import EngineTiming
+from tertulia.simulator.machine import has_numba
 
 # Powers of two: a remainder is then one operation.
 _RING: Final = 2_048  # steps ahead in which a reply can end: the longest reply
@@ -118,7 +118,7 @@ class _Asked(NamedTuple):
 
 def count_steps(crowd: Crowd, *, seed: int = 1, fast: bool | None = None) -> Steps:
     """Plays it. `fast`: with numba; None: if it is there."""
-    is_fast = can_be_fast() if fast is None else fast
+    is_fast = has_numba() if fast is None else fast
     timing = crowd.timing
     machine = _Machine(
         timing.decode_fixed_s,
@@ -147,11 +147,6 @@ def count_steps(crowd: Crowd, *, seed: int = 1, fast: bool | None = None) -> Ste
     return Steps(
         n_steps, n_messages, n_tokens, overflown, ttft_p50_s, ttft_p95_s, gap_p50_s, gap_p95_s
     )
-
-
-def can_be_fast() -> bool:
-    """Whether numba is there."""
-    return find_spec("numba") is not None
 
 
 @cache

@@ -1,17 +1,13 @@
-"""A scenario: a small TOML file that says which fleet, which people or trace, and what to compare.
+"""What a scenario of caches says: which replicas, which people or trace, and what to compare.
 
-It is read once and checked whole; what can't be meant is refused with a sentence that names it.
+What can't be meant is refused with a sentence that names it.
 """
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Iterator, Mapping
-from importlib.resources import files
-from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from tertulia.plan_tables import Table
 from tertulia.simulator.caching.engine import EngineBounds
@@ -27,14 +23,8 @@ Tokens = Annotated[int, Field(ge=1, le=1_000_000_000)]
 
 # What one scenario may ask of a machine: about 100 µs each.
 MOST_TURNS: Final = 20_000_000
-MOST_BYTES: Final = 1_000_000
 # A message so many times as long as the mean is one in a million.
 _LONGEST_TIMES: Final = 20
-_SCENARIOS: Final = files("tertulia.simulator.caching") / "scenarios"
-
-
-class CantUse(Exception):
-    """The scenario can't be used, and why, in a sentence or a few."""
 
 
 class FleetTable(Table):
@@ -122,15 +112,13 @@ class StepsTable(Table):
     chunk_tokens: tuple[Annotated[int, Field(ge=1, le=100_000)], ...] = (512,)
 
 
-class Scenario(Table):
-    """All of it. Policies: see `policies.py`; the first is the one that others are compared to."""
+class CachesTable(Table):
+    """Replicas with caches, and turns that look for theirs. Each case is played `seeds` times, from
+    the scenario's own seed on. Policies: see `policies.py`; the first is the one that others are
+    compared to."""
 
-    title: str = Field(min_length=1, max_length=200)
-    about: str = Field("", max_length=4_000)
     kind: Literal["routing", "capacity", "trace", "hits", "steps"]
-    seeds: tuple[Annotated[int, Field(ge=0, le=2**31)], ...] = Field(
-        (1, 2, 3), min_length=1, max_length=20
-    )
+    seeds: int = Field(3, ge=1, le=20)
     policies: tuple[str, ...] = Field(tuple(POLICIES), min_length=1, max_length=20)
     fleet: FleetTable = FleetTable()
     people: PeopleTable = PeopleTable()
@@ -146,7 +134,7 @@ class Scenario(Table):
         return Span(self.span.warm_s, self.span.measured_s)
 
     @model_validator(mode="after")
-    def _can_be_meant(self) -> Scenario:
+    def _can_be_meant(self) -> CachesTable:
         unknown = sorted(set(self.policies) - set(POLICIES))
         if unknown:
             raise ValueError(f"there is no policy {unknown[0]}: there are {', '.join(POLICIES)}")
@@ -160,54 +148,9 @@ class Scenario(Table):
         if min(self.fleet.cache_tokens) < 2 * self.people.window_tokens:
             raise ValueError("cache_tokens must have room for two full windows")
         n_turns = sum(self.people.open) / self.people.think_s * self.measured.ends_at
-        n_turns *= len(self.fleet.cache_tokens) * len(self.policies) * len(self.seeds)
+        n_turns *= len(self.fleet.cache_tokens) * len(self.policies) * self.seeds
         if self.kind == "routing" and n_turns > MOST_TURNS:
             raise ValueError(
                 f"{n_turns:,.0f} turns are more than is played at once ({MOST_TURNS:,}):"
                 " fewer seeds, policies or people"
             )
-
-
-def shipped() -> Iterator[tuple[str, str]]:
-    """The scenarios that come with the product: name and title."""
-    for entry in sorted(_SCENARIOS.iterdir(), key=lambda one: one.name):
-        if entry.name.endswith(".toml"):
-            told = tomllib.loads(entry.read_text(encoding="utf-8"))
-            yield entry.name.removesuffix(".toml"), str(told["title"])
-
-
-def load(name: str, changes: Mapping[str, Any] | None = None) -> Scenario:
-    """The scenario in this file, or the shipped one of this name; `changes` win over the file.
-
-    CantUse, with a sentence, for one that is not there or can't be meant.
-    """
-    if not name.endswith(".toml"):
-        inside = _SCENARIOS / f"{name}.toml"
-        if "/" in name or not inside.is_file():
-            there = ", ".join(one for one, _ in shipped())
-            raise CantUse(f"There is no scenario {name}. There are {there}, or your own FILE.toml.")
-        return parse(name, inside.read_text(encoding="utf-8"), changes)
-    path = Path(name)
-    try:
-        if path.stat().st_size > MOST_BYTES:
-            raise CantUse(f"{path} is too large for a scenario.")
-        return parse(path.stem, path.read_text(encoding="utf-8"), changes)
-    except OSError as error:
-        raise CantUse(f"{path} can't be read: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        raise CantUse(f"{path} is no text.") from None
-
-
-def parse(name: str, text: str, changes: Mapping[str, Any] | None = None) -> Scenario:
-    """The scenario that the text of a file says."""
-    try:
-        given = {**tomllib.loads(text), **(changes or {})}
-        return Scenario.model_validate(given)
-    except tomllib.TOMLDecodeError as error:
-        raise CantUse(f"{name} is no TOML: {error}") from None
-    except ValidationError as error:
-        lines = [f"{name} can't be used:"]
-        for one in error.errors(include_url=False):
-            where = ".".join(str(part) for part in one["loc"])
-            lines.append(f"  {where or 'scenario'}: {one['msg'].removeprefix('Value error, ')}")
-        raise CantUse("\n".join(lines[:10])) from None
