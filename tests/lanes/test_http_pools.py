@@ -164,13 +164,17 @@ async def test_nobody_overflows_into_a_wait_that_is_no_shorter() -> None:
     async with full_large(replace(PLANS["free"], ladder=True)) as full:
         here = full.here
         here.replicas.states[:] = [replace(one, slots=1) for one in models(large=0, small=0)]
+        for n in range(2):
+            user = await here.user(f"dan{n}")
+            await post(user, await new_conversation(user), HARD, key=f"d{n}", model="large")
+            looks_again(here)
         for n in range(3):
             user = await here.user(f"eva{n}", plan="plus")
             await post(user, await new_conversation(user), EASY, key=f"e{n}", model="small")
         looks_again(here)
         refused = await ask_later(full.ana, full.own, HARD, key="picked", model="large")
     assert (refused.status_code, refused.json()["code"]) == (503, "busy")
-    # A place at the large model, for which two are before him; at the small one it is three.
+    # A place at the large model, where he would wait no longer than at the small one.
     assert int(refused.headers["retry-after"]) < 24
 
 

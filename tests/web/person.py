@@ -140,7 +140,8 @@ class Person:
     async def device(self, browser: Browser) -> AsyncGenerator[Person, None]:
         """The same person at another device: signed in as well, and nothing else in common."""
         context = await profile(browser)
-        await context.add_cookies((await self.context.storage_state())["cookies"])  # type: ignore[arg-type]
+        stored = (await self.context.storage_state())["cookies"]
+        await context.add_cookies(stored)  # type: ignore[arg-type]  # read as one type, given as another
         page = await context.new_page()
         self.watch(page)
         try:

@@ -167,8 +167,8 @@ class _Run:
             longest=(float(plus.plan.answer_tokens), float(free.plan.answer_tokens)),
             lowered=(int(plus.goes_to_small), int(free.goes_to_small)),
             slots=(
-                max(1.0, size),
-                max(1.0, size - self._pace.running(Lane.PLUS, view)),
+                float(max(1, size)),
+                max(1.0, float(size - self._pace.running(Lane.PLUS, view))),
             ),
             reply_s=(self._pace.reply_s(Lane.PLUS), self._pace.reply_s(Lane.FREE)),
         )
