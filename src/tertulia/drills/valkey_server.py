@@ -166,6 +166,8 @@ class ValkeyServer:
             "save": "",
             "daemonize": "no",
             "repl-diskless-sync-delay": "0",  # a drill's replica needn't wait for a second one
+            # Or a replica that was restarted would begin with what it was once filled from.
+            "rdb-del-sync-files": "yes",
             **self.options,
         }
         words = [word for name, value in options.items() for word in (f"--{name}", value)]
