@@ -103,15 +103,9 @@ class ExportStream(StreamingResponse):
         super().__init__(self._contents, headers=headers, media_type="application/zip")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        streams = self._front.desk.streams
-        streams.opened(self._seat, None)
-        streams.listens(self._caller)
-        try:
+        with self._front.desk.streams.running(self._seat, self._caller):
             async with aclosing(self._contents):
                 await super().__call__(scope, receive, send)
-        finally:
-            streams.closed(self._seat, None)
-            streams.left(self._caller)
 
 
 _Step = Callable[[], None]

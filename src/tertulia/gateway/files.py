@@ -70,13 +70,8 @@ class _Download(StreamingResponse):
         self._seat = seat
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._streams.opened(self._seat, None)
-        self._streams.listens(self._caller)
-        try:
+        with self._streams.running(self._seat, self._caller):
             await super().__call__(scope, receive, send)
-        finally:
-            self._streams.closed(self._seat, None)
-            self._streams.left(self._caller)
 
 
 @files.post("/files", summary="Send a file for a batch", openapi_extra=_FORM)

@@ -140,9 +140,7 @@ async def _whole(
     """Waits for the end, counted as a follower as long as the client is there and may listen."""
     streams = front.desk.streams
     entries: list[Entry] = []
-    streams.opened(seat, turn.reply_id)
-    streams.listens(caller)
-    try:
+    with streams.running(seat, caller, turn.reply_id):
         batches = follow_answer(front.desk, turn, after=0, attempt=None)
         async with aclosing(batches):
             async for batch in batches:
@@ -158,9 +156,6 @@ async def _whole(
                     entries.extend(batch)
                 elif await request.is_disconnected():
                     return Response(status_code=499)
-    finally:
-        streams.closed(seat, turn.reply_id)
-        streams.left(caller)
     return JSONResponse(completion(turn, entries), headers={"x-request-id": turn.reply_id})
 
 

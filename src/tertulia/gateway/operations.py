@@ -91,8 +91,9 @@ async def undrain(request: Request, _: AdminAsking, front: AtFront) -> Response:
     return Response(status_code=204)
 
 
-class LiveStream(Response):
-    """The looks at the fleet on a seat of the administrator's, until its end or the client's."""
+class AdminStream(Response):
+    """Events on a seat of the administrator's: what `_events` sends, between the head and the end
+    of the answer."""
 
     def __init__(self, desk: Desk, caller: Caller, seat: Seat) -> None:
         super().__init__(None, 200, HEADERS)
@@ -102,20 +103,25 @@ class LiveStream(Response):
         self._seat = seat
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
-        streams = self._desk.streams
-        streams.opened(self._seat, None)
-        streams.listens(self._caller)
-        try:
+        with self._desk.streams.running(self._seat, self._caller):
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            async with asyncio.TaskGroup() as tasks:
-                gone = tasks.create_task(disconnected(receive))
-                await self._stream(send, gone)
-                gone.cancel()
-        finally:
-            streams.closed(self._seat, None)
-            streams.left(self._caller)
+            await self._events(receive, send)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _stream(self, send: Send, gone: asyncio.Task[None]) -> None:
+    async def _events(self, receive: Receive, send: Send) -> None:
+        raise NotImplementedError
+
+
+class LiveStream(AdminStream):
+    """The looks at the fleet, until its end or the client's."""
+
+    async def _events(self, receive: Receive, send: Send) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            gone = tasks.create_task(disconnected(receive))
+            await self._looks(send, gone)
+            gone.cancel()
+
+    async def _looks(self, send: Send, gone: asyncio.Task[None]) -> None:
         desk, pulse = self._desk, self._desk.pulse
         await write(send, b"retry: %d\n\n" % desk.rules.retry_ms)
         await write(send, event("past", past_json(desk)))
@@ -125,7 +131,6 @@ class LiveStream(Response):
             seen = pulse.n_beats
             await write(send, event("now", now_json(desk)))
             await pulse.wait(seen)
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _may_watch(self, beat: int) -> bool:
         streams = self._desk.streams

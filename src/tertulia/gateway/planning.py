@@ -14,7 +14,7 @@ from fastapi import APIRouter
 from pydantic import Field, StringConstraints
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Receive, Send
 
 from tertulia.gateway.auth import AdminAsking
 from tertulia.gateway.bodies import Body, read_body, schema_of
@@ -22,9 +22,8 @@ from tertulia.gateway.caller import Caller
 from tertulia.gateway.desk import Desk
 from tertulia.gateway.following import seat_for
 from tertulia.gateway.front import AtFront
-from tertulia.gateway.operations import disconnected, event, write
+from tertulia.gateway.operations import AdminStream, disconnected, event, write
 from tertulia.gateway.problems import Problem, invalid
-from tertulia.gateway.sse import HEADERS
 from tertulia.gateway.streams import Seat
 from tertulia.ports_of_planning import (
     Busy,
@@ -91,37 +90,23 @@ async def simulation(request: Request, caller: AdminAsking, front: AtFront) -> R
         return SimulationStream(desk, caller, seat, scenario)
 
 
-class SimulationStream(Response):
-    """A simulation on a seat of the administrator's: it lasts until its end, the client's, or this
-    gateway's, whichever is first."""
+class SimulationStream(AdminStream):
+    """A simulation: it lasts until its end, the client's, or this gateway's, whichever is first."""
 
     def __init__(self, desk: Desk, caller: Caller, seat: Seat, scenario: Scenario) -> None:
-        super().__init__(None, 200, HEADERS)
-        del self.headers["content-length"]  # a stream has none
-        self._desk = desk
-        self._caller = caller
-        self._seat = seat
+        super().__init__(desk, caller, seat)
         self._scenario = scenario
 
-    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
-        streams = self._desk.streams
-        streams.opened(self._seat, None)
-        streams.listens(self._caller)
-        try:
-            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            async with asyncio.TaskGroup() as tasks:
-                parts = (
-                    tasks.create_task(self._play(send)),
-                    tasks.create_task(self._is_over()),
-                    tasks.create_task(disconnected(receive)),
-                )
-                await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
-                for part in parts:
-                    part.cancel()
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
-        finally:
-            streams.closed(self._seat, None)
-            streams.left(self._caller)
+    async def _events(self, receive: Receive, send: Send) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            parts = (
+                tasks.create_task(self._play(send)),
+                tasks.create_task(self._is_over()),
+                tasks.create_task(disconnected(receive)),
+            )
+            await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+            for part in parts:
+                part.cancel()
 
     async def _play(self, send: Send) -> None:
         async with aclosing(self._desk.planning.play(self._scenario)) as news:

@@ -106,18 +106,15 @@ class EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         desk, turn = self._desk, self._turn
-        desk.streams.opened(self._seat, turn.reply_id)
-        desk.streams.listens(self._caller)
         try:
-            async with asyncio.TaskGroup() as tasks:
-                gone = tasks.create_task(_disconnected(receive))
-                # In a task of its own: each event would pass through all of the application's
-                # layers, twenty of them, to wake this one.
-                streaming = tasks.create_task(self._stream(send, body_send(scope, send), gone))
-                streaming.add_done_callback(lambda _: gone.cancel())
+            with desk.streams.running(self._seat, self._caller, turn.reply_id):
+                async with asyncio.TaskGroup() as tasks:
+                    gone = tasks.create_task(_disconnected(receive))
+                    # In a task of its own: each event would pass through all of the application's
+                    # layers, twenty of them, to wake this one.
+                    streaming = tasks.create_task(self._stream(send, body_send(scope, send), gone))
+                    streaming.add_done_callback(lambda _: gone.cancel())
         finally:
-            desk.streams.closed(self._seat, turn.reply_id)
-            desk.streams.left(self._caller)
             if not self._has_ended:
                 await _mark_followed(desk, turn)
 

@@ -8,6 +8,8 @@ whole reply, or of a file that is being read, and that gives it back when it end
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tertulia.gateway.caller import Caller
@@ -60,7 +62,7 @@ class OpenStreams:
         return len(self._seats)
 
     async def take(self, seat: Seat, *, limit: int) -> bool:
-        """Whether the owner has room for one more of `limit`. A seat that is not `opened` within
+        """Whether the owner has room for one more of `limit`. A seat on which nothing runs within
         seconds is gone."""
         wait_s = await self._counters.take(
             *seat.held, limit=limit, lasts_s=_SEAT_S, of_process=True
@@ -68,18 +70,28 @@ class OpenStreams:
         return wait_s is None
 
     def give_back(self, seat: Seat) -> None:
-        """A seat that was taken and not opened."""
+        """A seat that was taken and on which nothing ever ran."""
         self._counters.free(*seat.held)
 
-    def opened(self, seat: Seat, reply_id: str | None) -> None:
-        """A stream of this reply, or of something that is none, runs on this seat."""
+    @contextmanager
+    def running(self, seat: Seat, caller: Caller, reply_id: str | None = None) -> Iterator[None]:
+        """A stream of this reply, or of something that is none, runs on this seat by the caller's
+        leave until the block ends; then the seat is free."""
+        self._opened(seat, reply_id)
+        self.listens(caller)
+        try:
+            yield
+        finally:
+            self._closed(seat, reply_id)
+            self.left(caller)
+
+    def _opened(self, seat: Seat, reply_id: str | None) -> None:
         assert seat not in self._seats, "a seat is for one stream"
         self._seats.add(seat)
         if reply_id is not None:
             self._by_reply[seat.owner, reply_id] += 1
 
-    def closed(self, seat: Seat, reply_id: str | None) -> None:
-        """It has ended."""
+    def _closed(self, seat: Seat, reply_id: str | None) -> None:
         self._seats.remove(seat)
         self._counters.free(*seat.held)
         if reply_id is None:
