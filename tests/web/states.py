@@ -19,6 +19,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, Literal
 
+import httpx2
 from playwright.async_api import Browser, Page, async_playwright, expect
 
 from tertulia.drills.loopback import loopback
@@ -314,11 +315,20 @@ async def full_slots(service: Service) -> AsyncGenerator[None, None]:
             asked = await http.post(place, json={"content": LONG}, headers=key)
             assert asked.status_code == 202, asked.text
             replies.append(asked.json()["messageId"])
+            await _runs(http, place)  # else who asks next comes before this one: each their turn
         try:
             yield
         finally:
             for reply in replies:
                 await http.post(f"{service.url}/v1/messages/{reply}/stop")
+
+
+async def _runs(http: httpx2.AsyncClient, place: str) -> None:
+    """Waits until the answer is being written."""
+    async with asyncio.timeout(PATIENCE_MS / 1000):
+        while (status := (await http.get(place)).json()["items"][-1]["status"]) != "running":
+            assert status == "queued", status
+            await asyncio.sleep(0.02)
 
 
 async def look(page: Page, size: str, colours: Colours) -> None:

@@ -123,27 +123,31 @@ def _playing(
     def play(rules: Rules, beat: Beat, came: Any, state: State) -> None:
         at, plans, easy, owners, answers = came
         n, ends, size = state.n, state.ends, beat.size
+        # Looked up once: in plain Python each look-up of an attribute is some of the loop's time.
+        lane_of, cap, longest, lowered = rules.lane_of, beat.cap, beat.longest, beat.lowered
+        count_from, count_until, is_fair = rules.count_from, rules.count_until, rules.is_fair
         # There may be more accelerators than before.
         busy = begin_next(rules, beat, state, beat.begins, n[BUSY])
         for j in range(len(at)):
             now, plan, answer = at[j], plans[j], answers[j]
             if busy > 0 and ends[0][0] <= now:
                 busy = end(rules, beat, state, now, busy)
-            lane = rules.lane_of[plan]
-            counts = 1 if rules.count_from <= now < rules.count_until else 0
+            lane = lane_of[plan]
+            counts = 1 if count_from <= now < count_until else 0
             is_full = busy >= size
             if is_full and waits_too_long(beat, state, plan, lane):
                 n[REFUSED] += 1
                 state.refused[plan] += counts
                 continue
             kind = plan * 4 + easy[j] * 2
-            answer = min(answer, beat.longest[plan])
-            if answer > beat.cap[plan]:
-                answer = beat.cap[plan]
+            if answer > longest[plan]:
+                answer = longest[plan]
+            if answer > cap[plan]:
+                answer = cap[plan]
                 kind += 1  # it is short
-            rank = rank_of(rules, state, lane, owners[j], answer) if rules.is_fair else 0.0
+            rank = rank_of(rules, state, lane, owners[j], answer) if is_fair else 0.0
             if not is_full:
-                begin(rules, beat, state, now, kind + LOWERED * beat.lowered[plan], answer, counts)
+                begin(rules, beat, state, now, kind + LOWERED * lowered[plan], answer, counts)
                 busy += 1
             elif n[FREE] > 0:
                 stand(state, lane, rank, now, kind, answer, counts)
@@ -160,9 +164,10 @@ def _beginning(push: Any) -> Any:
         rules: Rules, beat: Beat, state: State, at: float, kind: int, answer: float, counts: int
     ) -> None:
         """A reply of this kind runs from now on."""
-        seconds = rules.base[kind] + rules.write[kind] * answer
-        state.n[COME] += 1
-        push(state.ends, (at + seconds, state.n[COME] * _KINDS + kind))
+        n, seconds = state.n, rules.base[kind] + rules.write[kind] * answer
+        number = n[COME] + 1
+        n[COME] = number
+        push(state.ends, (at + seconds, number * _KINDS + kind))
         state.running[rules.lane_of_kind[kind]] += 1
         state.begun[kind] += 1
         state.counted[kind] += counts
@@ -175,13 +180,14 @@ def _beginning(push: Any) -> Any:
 def _ending(pop: Any, begin_next: Any) -> Any:
     def end(rules: Rules, beat: Beat, state: State, until: float, busy: int) -> int:
         """Whatever ends until then has ended, and those that could have begun; how many work."""
-        ends, line = state.ends, state.line
+        ends, line, running, begins = state.ends, state.line, state.running, beat.begins
+        lane_of_kind, ended, held_s = rules.lane_of_kind, state.ended, state.held_s
         while busy > 0 and ends[0][0] <= until:
             at, packed = pop(ends)
             kind = packed & (_KINDS - 1)
-            state.running[rules.lane_of_kind[kind]] -= 1
-            state.ended[kind] += 1
-            state.held_s[kind] += at - beat.begins
+            running[lane_of_kind[kind]] -= 1
+            ended[kind] += 1
+            held_s[kind] += at - begins
             busy -= 1
             if line[0] > 0 or line[1] > 0:
                 busy = begin_next(rules, beat, state, at, busy)
@@ -249,10 +255,13 @@ def _rank(rules: Rules, state: State, lane: int, owner: int, answer: float) -> f
     """Where a message stands in its lane: fair between owners, as `core.waiting` ranks them."""
     tags, highest = state.tags[lane], state.highest_tag
     floor = state.lines[lane][0][0] if state.line[lane] > 0 else highest[lane]
-    rank = max(tags[owner], floor)
+    rank = tags[owner]
+    if rank < floor:
+        rank = floor
     tag = rank + rules.prompt_cost + rules.token_cost * answer
     tags[owner] = tag
-    highest[lane] = max(highest[lane], tag)
+    if highest[lane] < tag:
+        highest[lane] = tag
     return float(rank)
 
 

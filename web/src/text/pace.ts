@@ -23,12 +23,12 @@ export function arrive(pace: Pace, total: number, nowMs: number): Pace {
   return { ...now, total, rate: Math.max(SLOWEST, (total - now.shown) / LAG_MS) };
 }
 
-const BEAT_MS = 24; // forty times a second is smooth to read, and every other frame is free for scrolling
-const QUICK_MS = 6; // a third of a frame leaves room for layout and paint
-const REST_TIMES = 5;
+const BEAT_MS = 12; // every other frame is free for scrolling
+const QUICK_MS = 20; // it took no frame but its own
+const REST_TIMES = 4;
 const LONGEST_REST_MS = 250; // longer looks like a fault
 
-/** How long to wait after a change that took so long to draw. */
+/** How long to wait after a change, when it took so long until the next frame: script, layout and paint together. */
 export function restMs(tookMs: number): number {
   return tookMs <= QUICK_MS ? BEAT_MS : Math.min(LONGEST_REST_MS, tookMs * REST_TIMES);
 }

@@ -162,7 +162,8 @@ function onShortcut(event: KeyboardEvent): void {
 const ACTIONS: Record<Action, () => boolean | void> = {
   search: () => {
     drawerOpen.value = true;
-    requestAnimationFrame(() => document.getElementById("search")?.focus());
+    toSearch(); // at once where it is seen: who types on loses no letter
+    requestAnimationFrame(toSearch); // and when the drawer is drawn
   },
   new: startNewChat,
   box: toMessageBox,
@@ -178,6 +179,10 @@ const ACTIONS: Record<Action, () => boolean | void> = {
     helpOpen.value = true;
   },
 };
+
+function toSearch(): void {
+  document.getElementById("search")?.focus();
+}
 
 function toMessageBox(): void {
   document.querySelector<HTMLTextAreaElement>(".composer-text")?.focus();

@@ -1,6 +1,6 @@
 /** The part of a growing text to show now: words at a steady rate, all of it when it does not matter. */
 import { effect } from "@preact/signals";
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import type { LiveReply } from "../state/live";
 import { arrive, cutAt, restMs, START, type Pace } from "../text/pace";
 
@@ -11,7 +11,7 @@ const still = matchMedia("(prefers-reduced-motion: reduce)");
 export function usePaced(live: LiveReply | null, content: string): string {
   const pace = useRef<Pace>({ ...START });
   const shown = useRef("");
-  const began = useRef(0);
+  const drawnAt = useRef(0); // the last change, until the next frame shows how long it took
   const restUntil = useRef(0);
   const [, redraw] = useState(0);
   const first = useRef<LiveReply | null>(null);
@@ -20,6 +20,7 @@ export function usePaced(live: LiveReply | null, content: string): string {
     const text = live.assembly.peek().text.length < live.stored.length ? live.stored : live.assembly.peek().text;
     pace.current = { ...START, shown: text.length, total: text.length, atMs: performance.now() };
     shown.current = text;
+    drawnAt.current = 0;
   }
   first.current = live;
 
@@ -36,7 +37,10 @@ export function usePaced(live: LiveReply | null, content: string): string {
       frame = 0;
       timer = undefined;
       const now = performance.now();
-      if (now < restUntil.current) return schedule();
+      // What took long is done less often, so that scrolling and typing stay smooth on a slow machine.
+      if (drawnAt.current !== 0) restUntil.current = now + restMs(now - drawnAt.current);
+      drawnAt.current = 0;
+      if (now < restUntil.current && !document.hidden) return schedule();
       const text = live.text;
       const atOnce = document.hidden || still.matches;
       pace.current = arrive(pace.current, text.length, now);
@@ -44,10 +48,10 @@ export function usePaced(live: LiveReply | null, content: string): string {
       const next = text.slice(0, cutAt(text, pace.current.shown));
       if (next !== shown.current) {
         shown.current = next;
-        began.current = now;
+        if (!document.hidden) drawnAt.current = now;
         redraw((count) => count + 1);
       }
-      if (pace.current.shown < pace.current.total) schedule();
+      if (drawnAt.current !== 0 || pace.current.shown < pace.current.total) schedule();
     };
     const stop = effect(() => {
       void live.assembly.value;
@@ -59,14 +63,6 @@ export function usePaced(live: LiveReply | null, content: string): string {
       clearTimeout(timer);
     };
   }, [live]);
-
-  // What took long is done less often, so that scrolling and typing stay smooth on a slow machine.
-  useLayoutEffect(() => {
-    if (began.current === 0) return;
-    const now = performance.now();
-    restUntil.current = now + restMs(now - began.current);
-    began.current = 0;
-  });
 
   return live === null ? content : shown.current;
 }
