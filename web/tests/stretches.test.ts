@@ -32,3 +32,9 @@ test("numbers that do not grow along a branch make no stretch twice", () => {
   const path = [{ seq: 90, role: "user" }, { seq: 2, role: "assistant" }, { seq: 3, role: "user" }, { seq: 140, role: "user" }];
   expect(stretchesOf(path).map((one) => one.key)).toEqual([2, 4]);
 });
+
+test("a stretch in which nothing changed is the same one", () => {
+  const before = stretchesOf(talk(1, 80));
+  const after = stretchesOf([...before.flatMap((one) => one.messages), ...talk(81, 82)], before);
+  expect(after.map((one, at) => one === before[at])).toEqual([true, true, false]);
+});

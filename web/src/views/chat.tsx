@@ -1,9 +1,9 @@
 /** The conversation on screen. */
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
-import { stretchesOf } from "../chat/stretches";
+import { stretchesOf, type Stretch } from "../chat/stretches";
 import { t } from "../i18n";
-import { current, switchTemporary, type Chat } from "../state/chat";
+import { current, switchTemporary, type Chat, type Shown } from "../state/chat";
 import { conversations } from "../state/conversations";
 import { setDraft } from "../state/drafts";
 import { drawerOpen, go } from "../state/route";
@@ -61,15 +61,15 @@ function Thread({ chat }: { chat: Chat }): JSX.Element {
   const { away, toEnd, onScroll } = useScroll(scroller, inner);
   useNearness(inner);
   useLayoutEffect(toEnd, [chat, chat.reading.state.value === "ready"]);
+  const stretches = useRef<Stretch<Shown>[]>([]);
+  stretches.current = stretchesOf(path, stretches.current);
 
   return (
     <>
       <div class="thread" ref={scroller} onScroll={onScroll} onClick={onThreadClick} tabindex={0} role="region" aria-label={t("Messages")}>
         <div class="thread-inner" ref={inner}>
           {chat.reading.nextBefore.value !== null && <Older chat={chat} scroller={scroller} />}
-          {path.length === 0 ? <Nothing chat={chat} /> : stretchesOf(path).map((one, at, all) => (
-            <StretchView key={one.key} chat={chat} messages={one.messages} isLast={at === all.length - 1} />
-          ))}
+          {path.length === 0 ? <Nothing chat={chat} /> : stretches.current.map((one, at, all) => stretchView(chat, one, at === all.length - 1))}
           <WaitingLine chat={chat} />
         </div>
       </div>
@@ -84,6 +84,17 @@ function Thread({ chat }: { chat: Chat }): JSX.Element {
       </div>
     </>
   );
+}
+
+// What has not changed is the same element, which is not even compared.
+const elements = new WeakMap<Shown[], { chat: Chat; isLast: boolean; element: JSX.Element }>();
+
+function stretchView(chat: Chat, { key, messages }: Stretch<Shown>, isLast: boolean): JSX.Element {
+  const known = elements.get(messages);
+  if (known?.chat === chat && known.isLast === isLast) return known.element;
+  const element = <StretchView key={key} chat={chat} messages={messages} isLast={isLast} />;
+  elements.set(messages, { chat, isLast, element });
+  return element;
 }
 
 function Older({ chat, scroller }: { chat: Chat; scroller: { current: HTMLDivElement | null } }): JSX.Element {
