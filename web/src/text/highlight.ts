@@ -24,7 +24,7 @@ export function colour(root: Element): void {
     const language = code.className.replace("lang-", "");
     const text = code.textContent ?? "";
     if (text.length > LONGEST || hljs.getLanguage(language) === undefined) continue;
-    code.innerHTML = clean(hljs.highlight(text, { language, ignoreIllegals: true }).value);
+    code.replaceChildren(clean(hljs.highlight(text, { language, ignoreIllegals: true }).value));
     code.className = "is-coloured";
   }
 }

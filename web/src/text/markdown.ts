@@ -87,16 +87,16 @@ const ALLOWED = {
   ALLOWED_ATTR: ["class", "dir", "href", "rel", "start", "tabindex", "target", "title", "type"],
   ALLOW_DATA_ATTR: false,
   ALLOW_ARIA_ATTR: false,
-  RETURN_TRUSTED_TYPE: true as const,
+  RETURN_DOM_FRAGMENT: true as const, // text of it would be parsed once more
 };
 
-/** HTML that may be given to `innerHTML`: in fact a TrustedHTML where the browser knows them. */
-export function render(block: string, definitions: string): string {
+/** What a block looks like, to be put on the page. */
+export function render(block: string, definitions: string): DocumentFragment {
   const source = definitions !== "" && block.includes("[") ? `${block}\n\n${definitions}` : block;
   return clean(markdown.render(source));
 }
 
 /** Also for the marks of the highlighter. */
-export function clean(html: string): string {
-  return DOMPurify.sanitize(html, ALLOWED) as unknown as string;
+export function clean(html: string): DocumentFragment {
+  return DOMPurify.sanitize(html, ALLOWED);
 }

@@ -44,7 +44,7 @@ export function drawStill(place: HTMLElement, text: string, render: Renderer | n
     const element = document.createElement("div");
     element.className = render === null ? "block is-plain" : "block";
     if (render === null) element.textContent = block;
-    else element.innerHTML = render.render(block, definitions);
+    else element.append(render.render(block, definitions));
     return element;
   }));
   if (render !== null) decorate(place);
@@ -68,7 +68,7 @@ function Block({ text, definitions, closed, render }: BlockProps): JSX.Element {
     if (element === null) return;
     if (render === null) element.textContent = text;
     else if (!closed && growCode(element, text)) return;
-    else element.innerHTML = render.render(text, definitions);
+    else element.replaceChildren(render.render(text, definitions));
   }, [text, definitions, closed, render]);
   useLayoutEffect(() => {
     if (closed && render !== null && place.current !== null) decorate(place.current, whenIdle);
