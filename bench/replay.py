@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import argparse
 import random
+import statistics
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,6 +40,9 @@ FIT_PERCENT = (35, 65)
 SHOWN_PERCENT = (50, 80, 120)
 IN_TIME = 3  # times what half the load waits in the middle: beyond that a first token is late
 WITHIN = 0.15
+# A piece of work of some milliseconds that the machine's speed is known by, like that of an engine:
+# numbers from memory, multiplied. How often, and over how many looks.
+PROBE, PROBE_TIMES, LOOK_S, PROBES = 1_000_000, 8, 0.25, 5
 PROMPT, ANSWER = (40, 400), (20, 120)  # tokens, evenly
 
 
@@ -114,17 +119,41 @@ def requests(per_s: float, seconds: float, seed: int) -> list[Asked]:
 
 
 class BusyClock:
-    """CPU seconds of this process, and what was skipped because there was nothing to do."""
+    """CPU seconds of this process at an even speed, and the time that was skipped, being idle.
+
+    Others make a shared processor slower, by turns and for minutes at a time. So now and then a
+    piece of work is timed that is always the same, and seconds count as much as it says.
+    """
 
     def __init__(self) -> None:
-        self._skipped_s = 0.0
+        self._numbers = np.random.default_rng(1).random(PROBE, dtype=np.float32)
+        self._products = np.empty_like(self._numbers)
+        self._usual_s = statistics.median(self._probe() for _ in range(200))
+        self._recent = deque([self._usual_s], maxlen=PROBES)
+        self._counted_s, self._weight = 0.0, 1.0
+        self._since = time.process_time()
 
     def __call__(self) -> float:
-        return time.process_time() + self._skipped_s
+        return self._counted_s + (time.process_time() - self._since) * self._weight
 
     def skip(self, seconds: float) -> None:
         """So much later at once."""
-        self._skipped_s += max(0.0, seconds)
+        self._counted_s += max(0.0, seconds)
+
+    def look(self) -> None:
+        """At the machine's speed, if that was some time ago; the look takes no time."""
+        if time.process_time() - self._since < LOOK_S:
+            return
+        self._counted_s = self()
+        self._recent.append(self._probe())
+        self._weight = self._usual_s / statistics.median(self._recent)
+        self._since = time.process_time()
+
+    def _probe(self) -> float:
+        began_s = time.process_time()
+        for _ in range(PROBE_TIMES):
+            np.multiply(self._numbers, self._numbers, out=self._products)
+        return time.process_time() - began_s
 
 
 class Machine:
@@ -209,6 +238,7 @@ class Machine:
             while coming < len(asked) and asked[coming].at_s <= now_s:
                 self._submit(asked[coming], dice)
                 coming += 1
+            clock.look()
             before_s = clock()
             if self._engine.step():
                 took_s = clock() - before_s
