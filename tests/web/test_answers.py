@@ -30,8 +30,8 @@ async def test_a_reload_in_mid_answer_begins_at_the_first_word(person: Person) -
     await person.ask(LONG)
     begun = await person.talking()
     await person.page.reload()
-    again = await person.talking()
-    assert again[:20] == begun[:20]
+    # On a busy machine it may have ended meanwhile.
+    await expect(person.last.locator(".prose")).to_contain_text(begun[:20])
     await person.ended()
     await person.matches_store()
     await expect(person.replies).to_have_count(1)

@@ -5,20 +5,24 @@ Over the fake: no model fails at a certain word, stands still or answers at once
 
 from __future__ import annotations
 
+import asyncio
 import json
+import secrets
 
 import pytest
 from playwright.async_api import expect
 
 from tertulia.drills.loopback import loopback
 from tests.e2e.processes import Service
-from tests.web.person import LONG, STEP_S, Person, versions
+from tests.web.person import LONG, PATIENCE_MS, SLOW_S, STEP_S, Person, versions
 from tests.web.states import full_slots
 
 pytestmark = pytest.mark.anyio
 
 # It fails with words said, and in all tries to go on, of which there are three.
 BREAKS: list[dict[str, object]] = [{"do": "error", "after": after} for after in (60, 0, 0, 0)]
+MANY = 7  # answers at once
+MOST_BEHIND = 3  # that the page follows behind the conversation on screen
 TITLES = 4  # what else may ask the fake meanwhile and take a fault away: titles of other tests
 
 
@@ -72,6 +76,25 @@ async def test_an_answer_that_nobody_can_go_on_with_is_no_spinner_the_next_day(
         person.service.kill("engine")
 
 
+async def test_a_page_with_many_running_answers_leaves_room_for_its_own_calls(
+    person: Person,
+) -> None:
+    """A browser opens six connections to a server; a stream is one of them all the time."""
+    await person.service.pace(SLOW_S)
+    for _ in range(MANY):
+        await _ask_elsewhere(person)
+    await person.open()
+    await expect(person.page.locator(".entry .running")).to_have_count(MANY)
+    async with asyncio.timeout(PATIENCE_MS / 1000):
+        while True:
+            if _streams(person) >= MOST_BEHIND:
+                break
+            await asyncio.sleep(0.05)
+    for _ in range(3):  # whatever was to come has come when calls after it are answered
+        await person.page.evaluate("() => fetch('/v1/me').then((answer) => answer.text())")
+    assert _streams(person) == MOST_BEHIND
+
+
 async def test_a_stop_in_the_queue_stops_and_the_replica_never_hears_of_it(person: Person) -> None:
     """S-12."""
     async with full_slots(person.service):
@@ -109,3 +132,20 @@ async def _break(service: Service, faults: list[dict[str, object]]) -> None:
     async with loopback(5) as http:
         told = await http.post(f"http://127.0.0.1:{service.fake_port}/faults", json=faults)
         assert told.json()["waiting"] >= len(faults)
+
+
+async def _ask_elsewhere(person: Person) -> None:
+    """A question of theirs in a conversation of its own, from another device."""
+    http, url = person.context.request, person.service.url
+    ours = {"Origin": url, "Accept": "application/json"}
+    made = await http.post(f"{url}/v1/conversations", data={"title": "Elsewhere"}, headers=ours)
+    assert made.ok, await made.text()
+    place = f"{url}/v1/conversations/{(await made.json())['id']}/messages"
+    key = {**ours, "Idempotency-Key": secrets.token_hex(8)}
+    asked = await http.post(place, data={"content": LONG}, headers=key)
+    assert asked.status == 202, await asked.text()
+
+
+def _streams(person: Person) -> int:
+    """How many the page has opened."""
+    return sum("/stream" in address for address in person.addresses)

@@ -74,13 +74,16 @@ export function forget(id: string): void {
 // An answer that nobody follows is stopped after a while: also those of conversations that are not on screen,
 // as after a reload, are followed. Each is tried once.
 const tried = new Set<string>();
+let coming = 0; // those that are being fetched, which may open a stream
 effect(() => {
   for (const { id, activeMessageId: reply } of conversations.value) {
     if (reply === null || tried.has(reply) || id === route.peek()) continue;
     tried.add(reply);
     queueMicrotask(() => {
       const chat = chatOf(id);
-      if (chat.liveReplies.length === 0 && streams().length < MOST_STREAMS - 1) void chat.reading.newest();
+      if (chat.liveReplies.length > 0 || streams().length + coming >= MOST_STREAMS - 1) return;
+      coming++;
+      void chat.reading.newest().finally(() => coming--);
     });
   }
 });
