@@ -61,7 +61,7 @@ export const planner: Readonly<Record<string, string>> = {
   "Most tokens of a prompt in a step": "Más tokens de una entrada en un paso",
   "Of earlier turns, found in a cache": "De los turnos anteriores, hallado en una caché",
   "Paid messages go first": "Los mensajes de pago van primero",
-  "People from where on it costs less than that": "Personas a partir de las cuales cuesta menos",
+  "A fleet of your own costs less from so many people": "Una flota propia cuesta menos a partir de tantas personas",
   "People who use it on a day": "Personas que lo usan al día",
   "Planner": "Planificador",
   "Play it": "Simularla",

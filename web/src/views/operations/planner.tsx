@@ -71,7 +71,7 @@ const GROUPS: readonly { title: string; figures: Readonly<Record<string, string>
       cost_per_million_tokens: k("A million tokens, prompts and answers"),
       cost_per_million_answer_tokens: k("A million tokens of answers"),
       api_cost_per_1000: k("1,000 messages at a hosted model"),
-      crossover_users: k("People from where on it costs less than that"),
+      crossover_users: k("A fleet of your own costs less from so many people"),
     },
   },
 ];
