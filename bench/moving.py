@@ -20,23 +20,27 @@ from zipfile import ZipFile
 
 import uvloop
 
-from tertulia.backends.bell import LocalBell
-from tertulia.backends.clock import SystemClock, SystemIds
+from bench.admission import MODELS, stores_of
+from tertulia.backends.clock import SystemClock
 from tertulia.backends.sqlite import SqliteBackend
+from tertulia.config import Settings
 from tertulia.core.files import PART_BYTES, FilePart, FileRoom, NewFile
-from tertulia.core.imports import Import, ImportRules, NewImport
-from tertulia.core.types import Lane, User
+from tertulia.core.imports import Import, NewImport
+from tertulia.core.types import User
 from tertulia.gateway.caller import Caller
 from tertulia.gateway.desk import Desk
 from tertulia.gateway.exports import archive_of
 from tertulia.gateway.front import Front
 from tertulia.gateway.porter import carry_one
+from tertulia.wiring.desks import Parts, gateway_desk
+from tertulia.wiring.gateway import keep_prompt
 
 CONVERSATIONS: Final = 15_000
 LONG: Final = 5_000  # messages of one conversation
 ROOM: Final = FileRoom(files=10, size=2_000_000_000)
-# The promise of bounded memory: so much has the whole process, interpreter and all, at most.
-MOST_MB: Final = 160
+# The promise of bounded memory: so much has the whole process, with interpreter, gateway and the
+# tokenizer, at most.
+MOST_MB: Final = 200
 TEXT: Final = "The weights are read once for each token, whoever asks and however short it is. "
 ANA: Final = User("u_ana", "ana", "user", "plus", None, 1.0)
 BEN: Final = User("u_ben", "ben", "user", "plus", None, 1.0)
@@ -115,37 +119,6 @@ def cost(before_mb: float, waits: Waits) -> str:
     return (
         f"half of that is rest; peak {peak:.0f} MB, {within} the bound of {MOST_MB}, "
         f"{peak - before_mb:.0f} of them for it; nobody waited longer than {waits.end():.0f} ms"
-    )
-
-
-def desk_of(store: SqliteBackend, clock: SystemClock) -> Desk:
-    rules = SimpleNamespace(
-        imports=ImportRules(), prompt_version="v1", message_bytes=400_000, system_prompt=""
-    )
-    budgets: tuple[Any, ...] = ()
-    plan = SimpleNamespace(
-        budgets=budgets, lane=Lane.PLUS, replies_running=2, room_for_text=lambda *_, **__: 0
-    )
-    words = SimpleNamespace(name="words", encode=Words().encode, cost=(0, 0), window=8_000)
-    return cast(
-        "Desk",
-        SimpleNamespace(
-            accounts=store.accounts,
-            api_keys=store.api_keys,
-            bell=LocalBell(),
-            clock=clock,
-            files=store.files,
-            imports=store.imports,
-            import_work=store.import_work,
-            log=store.log,
-            new_id=SystemIds(clock),
-            plans={"plus": plan},
-            replicas=SimpleNamespace(models=lambda: ()),
-            rules=rules,
-            streams=SimpleNamespace(draining=False, may_listen=lambda _: True),
-            transcripts=store.transcripts,
-            vocabulary=lambda _: words,
-        ),
     )
 
 
@@ -252,7 +225,10 @@ class opened:  # noqa: N801  # it reads as a word in `async with`
     async def __aenter__(self) -> Desk:
         clock = SystemClock()
         self._store = SqliteBackend(self._folder / "bench.sqlite3", clock)
-        return desk_of(self._store, clock)
+        settings = Settings(data_dir=self._folder, models_dir=MODELS)
+        desk = gateway_desk(Parts(settings, clock, stores_of(self._store, clock)))
+        await keep_prompt(settings, desk)
+        return desk
 
     async def __aexit__(self, *_: object) -> None:
         await self._store.close()
