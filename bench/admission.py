@@ -218,6 +218,7 @@ def stores_of(backend: Backend, clock: SystemClock) -> Stores:
         summaries=backend.summaries,
         shares=backend.shares,
         accounts=backend.accounts,
+        identities=backend.identities,
         ledger=backend.ledger,
         sessions=backend.sessions,
         api_keys=backend.api_keys,

@@ -10,12 +10,14 @@ ROOT = Path(__file__).parent.parent
 FULL = "requirements.lock"
 OPENVINO = "requirements-openvino.lock"
 FLEET = "requirements-fleet.lock"
+OIDC = "requirements-oidc.lock"
 SIMULATE = "requirements-simulate.lock"
 LOCKS = (
     FULL,
     "requirements-run.lock",
     OPENVINO,
     FLEET,
+    OIDC,
     SIMULATE,
     "requirements-bootstrap.lock",
     "requirements-peers.lock",
@@ -49,7 +51,9 @@ def test_openvino_comes_beside_the_versions_that_were_tested() -> None:
     assert {pin for pin in pins(OPENVINO) if pin[0] in named} <= pins(FULL)
 
 
-@pytest.mark.parametrize(("extra", "lock"), [("fleet", FLEET), ("simulate", SIMULATE)])
+@pytest.mark.parametrize(
+    ("extra", "lock"), [("fleet", FLEET), ("oidc", OIDC), ("simulate", SIMULATE)]
+)
 def test_an_extra_runs_on_the_versions_that_were_tested(extra: str, lock: str) -> None:
     assert pins("requirements-run.lock") <= pins(lock) <= pins(FULL)
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][

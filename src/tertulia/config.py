@@ -9,11 +9,13 @@ import tomllib
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import (
     Field,
     ValidationError,
     field_validator,
+    model_validator,
 )
 from pydantic_settings import (
     BaseSettings,
@@ -30,6 +32,7 @@ from tertulia.core.turn import LOG_KEPT_S
 from tertulia.costs_table import CostsTable
 from tertulia.deletion_table import DeletionTable
 from tertulia.fleet_tables import FleetTable, ReplicaTable
+from tertulia.oidc_table import OidcTable, misfits, web_address
 from tertulia.plan_tables import (
     PLANS,
     PlanTable,
@@ -64,6 +67,12 @@ class ServerTable(_Table):
         (),
         description="Host names the service answers to besides loopback ones; any where it listens"
         " on another address and none is named.",
+    )
+    public_url: str | None = Field(
+        None,
+        max_length=300,
+        description="Where people open the page, such as https://chat.example.org. Providers of"
+        " `[oidc.NAME]` send them back there, so these need it.",
     )
     registration: Literal["open", "closed"] = Field(
         "open", description="Whether people may make accounts by themselves."
@@ -100,6 +109,16 @@ class ServerTable(_Table):
                 raise ValueError(f"{proxy} is everybody, and whoever calls could name any address")
         return proxies
 
+    @field_validator("public_url")
+    @classmethod
+    def _is_an_origin(cls, url: str | None) -> str | None:
+        if url is None:
+            return None
+        parts = web_address(url)
+        if parts.path not in ("", "/") or parts.query or parts.fragment:
+            raise ValueError("must be an address without a path")
+        return url.rstrip("/").lower()
+
     @property
     def is_exposed(self) -> bool:
         """Whether other machines may reach it."""
@@ -110,7 +129,8 @@ class ServerTable(_Table):
         """The names that calls may use: on loopback a foreign name is an attack, not a user."""
         if not self.hosts and self.is_exposed:
             return ("*",)
-        return (*_LOOPBACK, "[::1]", *self.hosts)
+        public = [] if self.public_url is None else [_host_of(self.public_url)]
+        return (*_LOOPBACK, "[::1]", *self.hosts, *public)
 
 
 class ModelsTable(_Table):
@@ -248,6 +268,7 @@ class Settings(BaseSettings):
     batches: BatchesTable = BatchesTable()
     deletion: DeletionTable = DeletionTable()
     costs: CostsTable = CostsTable()
+    oidc: dict[str, OidcTable] = Field(default_factory=dict)
     worker: WorkerTable = WorkerTable()
 
     @field_validator("plans", mode="before")
@@ -266,6 +287,15 @@ class Settings(BaseSettings):
     def _budgets_mean_the_same_everywhere(cls, plans: dict[str, PlanTable]) -> dict[str, PlanTable]:
         demand_one_unit_for_each_name(plans)
         return plans
+
+    @model_validator(mode="after")
+    def _people_come_back_from_providers(self) -> Settings:
+        server = self.server
+        for sentence in misfits(
+            self.oidc, self.plans, server.public_url, secure_cookies=server.secure_cookies
+        ):
+            raise ValueError(sentence)
+        return self
 
     @classmethod
     def settings_customise_sources(
@@ -352,6 +382,14 @@ def printed(settings: Settings) -> str:
 
 def _sentence(problem: Any) -> str:
     where = ".".join(str(part) for part in problem["loc"])
+    said = problem["msg"].removeprefix("Value error, ")
+    if not where:  # of several tables together: the sentence names them
+        return str(said)
     if problem["type"] == "extra_forbidden":
         return f"{where}: there is no such setting"
-    return f"{where}: {problem['msg'].removeprefix('Value error, ')}"
+    return f"{where}: {said}"
+
+
+def _host_of(url: str) -> str:
+    host = urlsplit(url).hostname or ""
+    return f"[{host}]" if ":" in host else host

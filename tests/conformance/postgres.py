@@ -25,6 +25,7 @@ from tertulia.ports import Clock, Log
 # Deleting a few rows is ten times faster than truncating sixty tables with their indexes.
 _TABLES = (
     "users",
+    "identities",
     "sessions",
     "links",
     "api_keys",

@@ -13,6 +13,7 @@ import pytest
 from tertulia.core.batches import NewBatch
 from tertulia.core.deletions import DAY_S, Deletion, DeletionKind, Place, Reach, ordered
 from tertulia.core.files import FilePart, FileRoom, NewFile
+from tertulia.core.identities import Identity
 from tertulia.core.types import ApiKey, Missing
 from tertulia.ports_of_deletions import Aged, Claimed
 from tests.conformance.world import (
@@ -203,7 +204,7 @@ async def test_an_account_with_instructions_comes_to_its_end(backend: Backend) -
 # Every table with somebody's rows: those that an account takes with it, and those that stay, as
 # they hold numbers and ids alone. Whoever adds a table decides, and deletes what has to go.
 ERASED = {
-    *("users", "sessions", "links", "api_keys", "conversations", "messages", "turns"),
+    *("users", "identities", "sessions", "links", "api_keys", "conversations", "messages", "turns"),
     *("files", "file_parts", "batches", "batch_lines", "imports", "instructions"),
     *("summaries", "tasks", "shares", "deleted_keys"),
 }
@@ -226,7 +227,8 @@ _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table'"
 
 async def account(backend: Backend) -> None:
     """Ana, with one of everything."""
-    await backend.accounts.add(person("ana", id="ana"))
+    identity = Identity("https://id.example.org", "ana-at-work", "ana", START)
+    await backend.identities.add(person("ana", id="ana"), identity)
     await backend.sessions.open("ana", "session-1", lasts_s=900)
     await backend.sessions.add_link("ana", "link-1", lasts_s=900)
     await backend.api_keys.add(ApiKey("key_1", "ana", "laptop", "tk_ab", "hash-1", START))
@@ -264,6 +266,8 @@ async def test_a_closed_account_is_found_by_nobody_for_good(
     assert await backend.accounts.by_name("ANA") is None
     assert await backend.accounts.change("ana", {"disabled": False}) is None
     assert await backend.accounts.count() == 0
+    assert await backend.identities.find("https://id.example.org", "ana-at-work") is None
+    assert await backend.identities.of_user("ana") == []
     assert await backend.sessions.find("session-1") is None
     assert await backend.sessions.redeem("link-1") is None
     assert await backend.api_keys.by_secret("hash-1") is None

@@ -62,6 +62,7 @@ from tertulia.ports import (
 )
 from tertulia.ports_of_batches import Batches, BatchWork, Files
 from tertulia.ports_of_deletions import Deletions, Erasure
+from tertulia.ports_of_identities import Identities
 from tertulia.ports_of_moving import Imports, ImportWork, Transcripts
 from tertulia.ports_of_operations import Holds
 from tertulia.ports_of_prompts import Evaluation, Instructions, Prompts
@@ -120,6 +121,8 @@ class Backend(Protocol):
     def accounts(self) -> Accounts: ...
     @property
     def ledger(self) -> Ledger: ...
+    @property
+    def identities(self) -> Identities: ...
     @property
     def sessions(self) -> Sessions: ...
     @property

@@ -289,6 +289,7 @@ async def rig(
             shares=backend.shares,
             grader=FeatureGrader(),
             sessions=backend.sessions,
+            identities=backend.identities,
             api_keys=backend.api_keys,
             batch_work=backend.batch_work,
             transcripts=backend.transcripts,

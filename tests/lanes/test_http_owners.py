@@ -75,6 +75,8 @@ OWNED: dict[tuple[str, str], list[Call]] = {
 }
 # Paths whose parameter names nobody's possession, or which only administrators may call.
 NOBODYS = {
+    ("get", "/v1/auth/oidc/{provider}/start"),
+    ("get", "/v1/auth/oidc/{provider}/callback"),
     ("get", "/v1/models/{model_id}"),
     ("get", "/v1/shares/{token}"),
     ("patch", "/v1/admin/users/{user_id}"),

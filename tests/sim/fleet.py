@@ -325,6 +325,7 @@ class Gateway(Place):
             instructions=fleet.port(process, "instructions"),
             shares=fleet.port(process, "shares"),
             accounts=fleet.port(process, "accounts"),
+            identities=fleet.port(process, "identities"),
             sessions=fleet.port(process, "sessions"),
             api_keys=fleet.port(process, "api_keys"),
             files=fleet.port(process, "files"),

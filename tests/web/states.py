@@ -89,6 +89,14 @@ async def signing_in(person: Person) -> AsyncGenerator[str, None]:
     await page.get_by_role("button", name="Make an account").click()
     await expect(page.get_by_role("heading", name="Make an account")).to_be_visible()
     yield "register"
+    # What the gateway says where providers are configured, without one that would have to be real.
+    ways = {"registration": True, "providers": [{"name": "work", "title": "Work", "start": "/"}]}
+    await page.route("**/v1/auth/ways", lambda route: route.fulfill(json=ways))
+    await page.goto(person.url + "/#refused=provider_away")
+    await expect(page.get_by_role("alert")).to_contain_text("cannot be reached")
+    await expect(page.get_by_role("link", name="Sign in with Work")).to_be_visible()
+    yield "sign-in-providers"
+    await page.unroute("**/v1/auth/ways")
 
 
 async def beginning(person: Person) -> AsyncGenerator[str, None]:

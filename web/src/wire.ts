@@ -94,6 +94,18 @@ export interface Budget {
   resetAt: string | null;
 }
 
+/** A provider by which one signs in; `start` is where that begins, or null where it is no longer offered. */
+export interface SignInWay {
+  name: string | null;
+  title: string;
+  start: string | null;
+}
+
+export interface SignInWays {
+  registration: boolean;
+  providers: SignInWay[];
+}
+
 export interface Account {
   id: string;
   name: string;
@@ -102,6 +114,7 @@ export interface Account {
   budgets: Budget[];
   running: string[];
   evaluation?: boolean;
+  signIn?: { password: boolean; providers: SignInWay[] };
   limits?: { messageTokens?: number; messageBytes?: number; retentionDays?: number | null };
 }
 

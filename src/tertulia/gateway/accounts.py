@@ -25,6 +25,7 @@ from tertulia.gateway.front import AtFront, Front
 from tertulia.gateway.moments import rfc3339
 from tertulia.gateway.problems import Problem, invalid, not_found
 from tertulia.gateway.signin import guesser
+from tertulia.gateway.single_sign_on import signs_in_by
 from tertulia.gateway.stop import stop_reply
 
 accounts = APIRouter(prefix="/v1", tags=["account"])
@@ -80,6 +81,7 @@ async def account_json(desk: Desk, user: User) -> dict[str, Any]:
         "role": user.role,
         "plan": user.plan,
         "evaluation": user.evaluation,
+        "signIn": await signs_in_by(desk, user),
         "budgets": budgets,
         "running": list(spent.running),
         "limits": {
@@ -155,10 +157,13 @@ async def end_everything(front: Front, user: User) -> None:
 
 
 async def demand_fresh(request: Request, caller: Caller, front: Front) -> None:
-    """The password was given within the last five minutes, or is in the body (`Farewell`)."""
+    """Somebody signed in within the last five minutes, or the password is in the body (`Farewell`).
+    An account without one has the first way alone."""
     session = caller.session
     if session is not None and session.age_s < _FRESH_S:
         return
+    if caller.user.password_hash is None:
+        raise Problem("forbidden", "Sign in again to do this: it was more than five minutes ago.")
     body = await read_body(request, Farewell, empty=b"{}")
     guessing = guesser(request, caller.user.name)
     await front.logins_by_name.demand(guessing)

@@ -44,6 +44,7 @@ from tertulia.gateway.prompts import prompts
 from tertulia.gateway.sessions import sessions
 from tertulia.gateway.shares import shares
 from tertulia.gateway.signin import signin
+from tertulia.gateway.single_sign_on import single_sign_on
 from tertulia.gateway.temporary import temporary
 from tertulia.gateway.uploads import upload_bytes
 from tertulia.ports import StoreFull, StoreUnavailable
@@ -64,6 +65,7 @@ _ROUTERS = (
     temporary,
     shares,
     signin,
+    single_sign_on,
     accounts,
     instructions,
     exports,

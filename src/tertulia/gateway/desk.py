@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tertulia.core.batches import BatchRules
 from tertulia.core.difficulty import SMALL_BELOW
+from tertulia.core.identities import AccountRules
 from tertulia.core.imports import ImportRules
 from tertulia.core.money import Prices
 from tertulia.core.plans import Plan
@@ -40,6 +41,7 @@ from tertulia.ports import (
 )
 from tertulia.ports_of_batches import Batches, BatchWork, Files
 from tertulia.ports_of_deletions import Deletions, Erasure
+from tertulia.ports_of_identities import Identities, Provider
 from tertulia.ports_of_moving import Imports, ImportWork, Transcripts
 from tertulia.ports_of_operations import Holds
 from tertulia.ports_of_planning import Planning
@@ -64,6 +66,8 @@ class GatewayRules:
     registration_open: bool = True
     # Whether links to conversations can be made, and work.
     shares_open: bool = True
+    # Where people open the page, without a slash at the end; empty where nobody needs to know.
+    public_url: str = ""
     # Addresses and networks of proxies that say where a call comes from.
     trusted_proxies: tuple[str, ...] = ()
     # Host names that calls may use; "*" is any.
@@ -73,6 +77,17 @@ class GatewayRules:
     prices: Prices | None = None
     batches: BatchRules = field(default_factory=BatchRules)
     imports: ImportRules = field(default_factory=ImportRules)
+
+
+@dataclass(frozen=True, slots=True)
+class SignOn:
+    """A provider by which people sign in: what the page shows of it, and who may come in by it."""
+
+    name: str
+    title: str
+    issuer: str
+    provider: Provider
+    rules: AccountRules
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +106,7 @@ class Desk:
     branches: Branches
     shares: Shares
     accounts: Accounts
+    identities: Identities
     sessions: Sessions
     api_keys: ApiKeys
     files: Files
@@ -122,3 +138,4 @@ class Desk:
     figures: Figures = field(default_factory=Figures)
     flags: Flags = field(default_factory=Flags)
     canned: Mapping[str, str] = field(default_factory=dict)
+    sign_ons: Mapping[str, SignOn] = field(default_factory=dict)

@@ -230,6 +230,7 @@ async def _steps(
 async def _about(desk: Desk, user: User, total: int, now: float) -> dict[str, dict[str, Any]]:
     account = await account_json(desk, user)
     keys = await desk.api_keys.list(user.id)
+    identities = await desk.identities.of_user(user.id)
     told = await desk.instructions.current(user.id)
     used = await desk.transcripts.used(user.id, limit=_USED)
     return {
@@ -245,6 +246,14 @@ async def _about(desk: Desk, user: User, total: int, now: float) -> dict[str, di
             "createdAt": rfc3339(user.created_at),
             "evaluation": user.evaluation,
             "instructions": "" if told is None else told.text,
+            "signsInBy": [
+                {
+                    "issuer": one.issuer,
+                    "subject": one.subject,
+                    "createdAt": rfc3339(one.created_at),
+                }
+                for one in identities
+            ],
             "apiKeys": [{"name": key.name, "createdAt": rfc3339(key.created_at)} for key in keys],
         },
         "usage": {"budgets": account["budgets"], "used": list(map(_used, used))},

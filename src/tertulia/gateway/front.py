@@ -13,6 +13,7 @@ from typing import Annotated
 from fastapi import Depends
 from starlette.requests import Request
 
+from tertulia.core.identities import FLOW_S
 from tertulia.gateway.desk import Desk
 from tertulia.gateway.figures import Figures
 from tertulia.gateway.passwords import Passwords
@@ -28,6 +29,8 @@ class Front:
     passwords: Passwords
     logins_by_name: Throttle
     logins_by_address: Throttle
+    provider_sign_ins: Throttle
+    flows: Throttle
     registrations: Throttle
     exports: Throttle
     imports: Throttle
@@ -52,6 +55,11 @@ def open_front(desk: Desk) -> Front:
         # Only wrong ones count: an office behind one address signs in as often as it likes, and
         # mistypes more often than one person does.
         logins_by_address=_throttle(desk, "logins-by-address", allowed=300, window_s=300.0),
+        # The same by way of providers; a way there and one back are counted each.
+        provider_sign_ins=_throttle(desk, "provider-sign-ins", allowed=300, window_s=300.0),
+        # What began once comes back once. A provider redeems a code once, too, so that nothing is
+        # lost where the counters' store forgets.
+        flows=_throttle(desk, "sign-in-flows", allowed=1, window_s=FLOW_S),
         # Each account brings a budget with it: an address can't make them without end (S-37).
         registrations=_throttle(desk, "registrations", allowed=60, window_s=3600.0),
         # Each reads all that its owner has ever said, or takes hundreds of megabytes in. Nobody

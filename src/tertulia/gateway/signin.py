@@ -9,6 +9,7 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from tertulia.core.identities import NAME_MARKS
 from tertulia.core.plans import FREE
 from tertulia.core.types import User
 from tertulia.gateway.addresses import address_of
@@ -25,9 +26,6 @@ from tertulia.gateway.origin import demand_same_origin, refuse_other_sites
 from tertulia.gateway.problems import Problem, invalid
 
 signin = APIRouter(prefix="/v1/auth", tags=["sign in"])
-
-# A name can be written in a log, a header and a mention: letters, digits and these.
-_NAME_MARKS = frozenset("._-@")
 
 
 class Registration(Body):
@@ -136,7 +134,7 @@ async def logout(request: Request, front: AtFront) -> Response:
 def plain_name(name: str) -> str:
     """The name in its one written form; Problem when it holds anything but letters and marks."""
     plain = unicodedata.normalize("NFKC", name)
-    if not 2 <= len(plain) <= 64 or not all(c.isalnum() or c in _NAME_MARKS for c in plain):
+    if not 2 <= len(plain) <= 64 or not all(c.isalnum() or c in NAME_MARKS for c in plain):
         raise invalid("name", "A name is 2 to 64 letters, digits, dots, dashes, _ or @.")
     return plain
 

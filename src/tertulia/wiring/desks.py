@@ -32,6 +32,7 @@ from tertulia.plan_tables import PlanTable
 from tertulia.wiring.models import Vocabularies, fixed_fleet, replica_key
 from tertulia.wiring.planning import ProcessPlanning
 from tertulia.wiring.scaling import ScaleFigures
+from tertulia.wiring.sign_ons import sign_ons
 from tertulia.wiring.stores import Stores
 from tertulia.worker.desk import WorkerDesk, WorkerRules
 from tertulia.worker.figures import WorkerFigures
@@ -83,6 +84,7 @@ def gateway_desk(parts: Parts) -> Desk:
         branches=stores.branches,
         shares=stores.shares,
         accounts=stores.accounts,
+        identities=stores.identities,
         sessions=stores.sessions,
         api_keys=stores.api_keys,
         files=stores.files,
@@ -117,6 +119,7 @@ def gateway_desk(parts: Parts) -> Desk:
             small_below=settings.small_below,
             registration_open=settings.server.registration == "open",
             shares_open=settings.server.shares == "open",
+            public_url=settings.server.public_url or "",
             secure_cookies=settings.server.secure_cookies,
             trusted_proxies=settings.server.trusted_proxies,
             hosts=settings.server.known_hosts,
@@ -125,6 +128,7 @@ def gateway_desk(parts: Parts) -> Desk:
         ),
         figures=figures,
         canned=ready_replies((table.questions, table.reply) for table in settings.canned),
+        sign_ons=sign_ons(settings, parts.clock),
     )
 
 

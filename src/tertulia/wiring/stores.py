@@ -47,6 +47,7 @@ from tertulia.ports import (
 )
 from tertulia.ports_of_batches import Batches, BatchWork, Files
 from tertulia.ports_of_deletions import Deletions, Erasure
+from tertulia.ports_of_identities import Identities
 from tertulia.ports_of_moving import Imports, ImportWork, Transcripts
 from tertulia.ports_of_operations import Holds
 from tertulia.ports_of_prompts import Instructions, Prompts
@@ -65,8 +66,8 @@ _WAIT_S = 60.0
 _FIRST_PAUSE_S = 0.25
 _LONGEST_PAUSE_S = 2.0
 
-# What the extra brings; any other missing module is a fault of ours.
-_EXTRA = frozenset(("asyncpg", "hiredis"))
+# What each extra brings; any other missing module is a fault of ours.
+_EXTRAS = {"asyncpg": "fleet", "hiredis": "fleet", "authlib": "oidc", "joserfc": "oidc"}
 
 _Opened = TypeVar("_Opened")
 
@@ -91,6 +92,7 @@ class Stores:
     summaries: Summaries
     shares: Shares
     accounts: Accounts
+    identities: Identities
     ledger: Ledger
     sessions: Sessions
     api_keys: ApiKeys
@@ -121,15 +123,17 @@ class Stores:
 
 @contextmanager
 def needs_extra(who: str) -> Iterator[None]:
-    """For imports of what only the extra `fleet` brings; CantOpen says who needs what."""
+    """For imports of what only an extra brings; CantOpen says who needs what."""
     try:
         yield
     except ModuleNotFoundError as missing:
-        if missing.name not in _EXTRA:
+        package = (missing.name or "").partition(".")[0]
+        extra = _EXTRAS.get(package)
+        if extra is None:
             raise
         raise CantOpen(
-            f"{who} needs the package {missing.name}, which is not installed: "
-            "`scripts/setup fleet`, or pip install 'tertulia[fleet]'"
+            f"{who} needs the package {package}, which is not installed: "
+            f"`scripts/setup {extra}`, or pip install 'tertulia[{extra}]'"
         ) from None
 
 
@@ -238,6 +242,7 @@ def _stores(
         summaries=kept.summaries,
         shares=kept.shares,
         accounts=kept.accounts,
+        identities=kept.identities,
         ledger=kept.ledger,
         sessions=kept.sessions,
         api_keys=kept.api_keys,

@@ -237,4 +237,26 @@ export const page: Readonly<Record<string, string>> = {
   "{percent} % left": "queda el {percent} %",
   "{percent} % of the file sent": "{percent} % del archivo enviado",
   "{tokens} of at most {limit} tokens": "{tokens} de {limit} tokens como máximo",
+
+  // Signing in by a provider.
+  "Sign in with {title}": "Iniciar sesión con {title}",
+  "Sign in again with {title}": "Iniciar sesión de nuevo con {title}",
+  "or": "o",
+  "a password": "contraseña",
+  "You sign in by: {ways}": "Inicias sesión con: {ways}",
+  "Your account has no password: this works within five minutes of a sign-in.":
+    "Tu cuenta no tiene contraseña: esto funciona en los cinco minutos siguientes a un inicio de sesión.",
+  "This sign-in took too long or was begun in another browser. Begin again.":
+    "Este inicio de sesión tardó demasiado o se empezó en otro navegador. Empieza de nuevo.",
+  "The sign-in was cancelled or refused by the provider.":
+    "El inicio de sesión se canceló o el proveedor lo rechazó.",
+  "The provider cannot be reached just now. Try again in a moment, or sign in with a password.":
+    "Ahora mismo no se puede contactar con el proveedor. Inténtalo dentro de un momento o usa una contraseña.",
+  "The provider's answer could not be verified, so nobody was signed in. Tell an administrator.":
+    "No se pudo comprobar la respuesta del proveedor y no se inició ninguna sesión. Avisa a un administrador.",
+  "You have no account here, and none is made for you. Ask an administrator.":
+    "No tienes cuenta aquí y no se crea ninguna para ti. Pregunta a un administrador.",
+  "This account is disabled. Ask an administrator.": "Esta cuenta está desactivada. Pregunta a un administrador.",
+  "There were too many tries to sign in. Wait a few minutes and try again.":
+    "Hubo demasiados intentos de iniciar sesión. Espera unos minutos e inténtalo de nuevo.",
 };

@@ -22,7 +22,7 @@ if (typeof addEventListener === "function") {
   });
   // A sign-in link opened in a tab that has the page already changes only the fragment.
   addEventListener("hashchange", () => {
-    if (location.hash.startsWith("#signin=")) location.reload();
+    if (/^#(signin|refused)=/.test(location.hash)) location.reload();
   });
 }
 

@@ -1,9 +1,9 @@
 /** Who is signed in, and what is left of each budget. */
 import { computed, signal } from "@preact/signals";
 import { call, Refused, whenSignedOut } from "../api";
-import { t } from "../i18n";
+import { k, t } from "../i18n";
 import { tightest } from "../text/budget";
-import type { Account } from "../wire";
+import type { Account, SignInWays } from "../wire";
 import { forgetPerson } from "./memory";
 import { removeNow } from "./removal";
 
@@ -14,12 +14,36 @@ export const offline = signal(false);
 /** What is shown at all times: the budget that would refuse a message first. */
 export const tightestBudget = computed(() => tightest(account.value?.budgets ?? []));
 
+/** Why a provider's sign-in came to nothing, by the word that the gateway puts behind `#refused=`. */
+const REFUSALS: Readonly<Record<string, string>> = {
+  expired: k("This sign-in took too long or was begun in another browser. Begin again."),
+  provider_refused: k("The sign-in was cancelled or refused by the provider."),
+  provider_away: k("The provider cannot be reached just now. Try again in a moment, or sign in with a password."),
+  provider_untrusted: k("The provider's answer could not be verified, so nobody was signed in. Tell an administrator."),
+  not_admitted: k("You have no account here, and none is made for you. Ask an administrator."),
+  disabled: k("This account is disabled. Ask an administrator."),
+  too_many: k("There were too many tries to sign in. Wait a few minutes and try again."),
+  store_away: k("The store cannot be reached just now; nothing was changed."),
+};
+
 whenSignedOut(() => {
   account.value = null;
 });
 
+/** How one may sign in besides by a password; none until the answer, and none where it fails. */
+export async function fetchWays(): Promise<SignInWays> {
+  return await call<SignInWays>("GET", "/v1/auth/ways");
+}
+
 /** Signs in by a one-time link if the address holds one; the token leaves the address at once. */
 export async function begin(): Promise<string | null> {
+  const refused = /^#refused=([a-z_]+)$/.exec(location.hash)?.[1];
+  if (refused !== undefined) {
+    history.replaceState(null, "", location.pathname + location.search);
+    await refreshAccount();
+    const words = Object.hasOwn(REFUSALS, refused) ? REFUSALS[refused] : undefined;
+    return account.value || words === undefined ? null : t(words);
+  }
   const token = /^#signin=(.+)$/.exec(location.hash)?.[1];
   let said: string | null = null;
   if (token !== undefined) {

@@ -1,10 +1,11 @@
-/** Name and password, to sign in or to make an account. */
+/** Name and password, to sign in or to make an account; above them the providers by which one may sign in. */
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Refused, sentence, sentenceOf } from "../api";
 import { k, t } from "../i18n";
 import { announce } from "../state/announce";
-import { enter } from "../state/session";
+import { enter, fetchWays } from "../state/session";
+import type { SignInWay } from "../wire";
 import { Mark } from "./icons";
 import { LanguageSelect } from "./language";
 import { ThemeButton } from "./theme";
@@ -24,8 +25,13 @@ export function SignIn({ said }: { said: string | null }): JSX.Element {
   const [password, setPassword] = useState("");
   const [error, setError] = useState(said);
   const [busy, setBusy] = useState(false);
+  const [providers, setProviders] = useState<readonly SignInWay[]>([]);
   const first = useRef<HTMLInputElement>(null);
   useEffect(() => first.current?.focus(), [way]);
+  useEffect(() => {
+    // Without an answer there is the form alone, which says by itself that nothing answers.
+    void fetchWays().then((ways) => setProviders(ways.providers)).catch(() => undefined);
+  }, []);
   const words = WORDS[way];
 
   const submit = async () => {
@@ -57,6 +63,7 @@ export function SignIn({ said }: { said: string | null }): JSX.Element {
         <p class="tagline">{t("Good conversation, on your own machines.")}</p>
         <h1>{t(words.title)}</h1>
         {error !== null && <p class="form-error" id="form-error" role="alert">{error}</p>}
+        <Providers all={providers} />
         <label class="field"><span>{t("Name")}</span>
           <input ref={first} name="username" autocomplete="username" autocapitalize="none" spellcheck={false} required maxLength={64} value={name}
             aria-describedby={error === null ? undefined : "form-error"} onInput={(event) => setName(event.currentTarget.value)} />
@@ -74,6 +81,20 @@ export function SignIn({ said }: { said: string | null }): JSX.Element {
         }}>{t(words.other)}</button></p>
       </form>
     </main>
+  );
+}
+
+/** Links and no buttons: they lead away, to the provider's own page. */
+function Providers({ all }: { all: readonly SignInWay[] }): JSX.Element | null {
+  if (all.length === 0) return null;
+  const path = location.pathname;
+  return (
+    <div class="providers">
+      {all.map((one) => one.start !== null && (
+        <a key={one.name} class="button" href={`${one.start}?return=${encodeURIComponent(path)}`}>{t("Sign in with {title}", { title: one.title })}</a>
+      ))}
+      <p class="or"><span>{t("or")}</span></p>
+    </div>
   );
 }
 

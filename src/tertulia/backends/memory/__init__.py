@@ -10,6 +10,7 @@ from tertulia.backends.memory.conversations import MemoryConversations
 from tertulia.backends.memory.deletions import MemoryDeletions, MemoryErasure
 from tertulia.backends.memory.evaluation import MemoryEvaluation
 from tertulia.backends.memory.files import MemoryFiles
+from tertulia.backends.memory.identities import MemoryIdentities
 from tertulia.backends.memory.instructions import MemoryInstructions
 from tertulia.backends.memory.ledger import MemoryLedger
 from tertulia.backends.memory.log import MemoryLog
@@ -51,6 +52,7 @@ class MemoryBackend:
         self.summaries = MemorySummaries(self.store)
         self.shares = MemoryShares(self.store, self.messages)
         self.accounts = MemoryAccounts(self.store)
+        self.identities = MemoryIdentities(self.store, self.accounts)
         self.ledger = MemoryLedger(self.store)
         self.sessions = MemorySessions(self.store)
         self.api_keys = MemoryApiKeys(self.store)

@@ -92,6 +92,8 @@ class MemoryErasure:
         for opened in (store.sessions, store.links):
             for token_hash in [one for one, its in opened.items() if its.user_id == user_id]:
                 del opened[token_hash]
+        for known in [one for one, its in store.identities.items() if its.user_id == user_id]:
+            del store.identities[known]
         for key_id in [one for one, key in store.api_keys.items() if key.owner == user_id]:
             del store.api_keys[key_id]
         user = store.users.pop(user_id, None)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from tertulia.backends.transitions import holding_of
 from tertulia.core.deletions import Deletion, DeletionKind, ordered
+from tertulia.core.identities import Identity
 from tertulia.core.opening import InstructionsVersion
 from tertulia.core.quota import Settlement, cost, ledger_moment, settle, settling_moment
 from tertulia.core.ranks import rank_of, virtual_time, worst_cost
@@ -80,6 +81,7 @@ class MemoryStore:
     names: dict[str, str] = field(default_factory=dict)
     departed: dict[str, str] = field(default_factory=dict)  # name marks by user id
     deletions: dict[tuple[str, str], KeptDeletion] = field(default_factory=dict)
+    identities: dict[tuple[str, str], Identity] = field(default_factory=dict)
     sessions: dict[str, StoredSession] = field(default_factory=dict)
     links: dict[str, StoredSession] = field(default_factory=dict)
     api_keys: dict[str, ApiKey] = field(default_factory=dict)

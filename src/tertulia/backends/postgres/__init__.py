@@ -16,6 +16,7 @@ from tertulia.backends.postgres.database import CONNECTIONS, Database
 from tertulia.backends.postgres.deletions import PostgresDeletions, PostgresErasure
 from tertulia.backends.postgres.evaluation import PostgresEvaluation
 from tertulia.backends.postgres.files import PostgresFiles
+from tertulia.backends.postgres.identities import PostgresIdentities
 from tertulia.backends.postgres.instructions import PostgresInstructions
 from tertulia.backends.postgres.ledger import PostgresLedger
 from tertulia.backends.postgres.loose import PostgresLooseTurns
@@ -53,6 +54,7 @@ class PostgresBackend:
         self.summaries = PostgresSummaries(database)
         self.shares = PostgresShares(database)
         self.accounts = PostgresAccounts(database)
+        self.identities = PostgresIdentities(database)
         self.ledger = PostgresLedger(database)
         self.sessions = PostgresSessions(database)
         self.api_keys = PostgresApiKeys(database)

@@ -1,4 +1,4 @@
-"""Users and their keys as rows of a table, and back."""
+"""Users, what they sign in by and their keys as rows of a table, and back."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from tertulia.backends.sql.rows import Row
 from tertulia.core.deletions import name_mark
+from tertulia.core.identities import Identity
 from tertulia.core.types import ApiKey, User
 
 
@@ -38,6 +39,16 @@ def user_values(user: User) -> dict[str, Any]:
         "disabled": user.disabled,
         "evaluation": user.evaluation,
     }
+
+
+def identity_of(row: Row) -> Identity:
+    """A row of `identities`."""
+    return Identity(
+        issuer=row["issuer"],
+        subject=row["subject"],
+        user_id=row["user_id"],
+        created_at=row["created_at"],
+    )
 
 
 def api_key_of(row: Row) -> ApiKey:

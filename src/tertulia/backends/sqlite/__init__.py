@@ -17,6 +17,7 @@ from tertulia.backends.sqlite.deletions import SqliteDeletions, SqliteErasure
 from tertulia.backends.sqlite.evaluation import SqliteEvaluation
 from tertulia.backends.sqlite.file import open_writer, prepare, store_error
 from tertulia.backends.sqlite.files import SqliteFiles
+from tertulia.backends.sqlite.identities import SqliteIdentities
 from tertulia.backends.sqlite.instructions import SqliteInstructions
 from tertulia.backends.sqlite.known import KnownKeys
 from tertulia.backends.sqlite.ledger import SqliteLedger
@@ -73,6 +74,7 @@ class SqliteBackend:
         self.summaries = SqliteSummaries(writer, readers)
         self.shares = SqliteShares(writer, readers, clock)
         self.accounts = SqliteAccounts(writer, readers, known, clock)
+        self.identities = SqliteIdentities(writer, readers)
         self.ledger = SqliteLedger(writer, readers)
         self.sessions = SqliteSessions(writer, readers, clock)
         self.api_keys = SqliteApiKeys(writer, readers, known, clock)

@@ -29,7 +29,13 @@ ACCOUNTS: Final = statements("sqlite", "accounts")
 Database = sqlite3.Connection
 
 # The credentials of a user, each in a table of its own.
-_CREDENTIALS: Final = ("delete_sessions", "delete_links", "delete_keys", "delete_user")
+_CREDENTIALS: Final = (
+    "delete_identities",
+    "delete_sessions",
+    "delete_links",
+    "delete_keys",
+    "delete_user",
+)
 
 
 class SqliteDeletions:

@@ -22,7 +22,9 @@ export function Data(): JSX.Element {
 }
 
 function Export(): JSX.Element {
-  const [asksPassword, setAsks] = useState(false);
+  const hasPassword = account.value?.signIn?.password !== false;
+  const [asks, setAsks] = useState(false);
+  const asksPassword = asks && hasPassword;
   const [password, setPassword] = useState("");
   const state = exporting.value;
   const start = async () => {
@@ -31,7 +33,7 @@ function Export(): JSX.Element {
       setAsks(false);
       setPassword("");
     } catch (error) {
-      if (error instanceof Refused && error.problem.status === 403 && !asksPassword) return setAsks(true);
+      if (error instanceof Refused && error.problem.status === 403 && !asks) return setAsks(true);
       await attempt(() => Promise.reject(error));
     }
   };
@@ -47,6 +49,7 @@ function Export(): JSX.Element {
         {asksPassword && <PasswordField value={password} change={setPassword} />}
         <button type="submit" class="button" disabled={state !== null || (asksPassword && password === "")}>{t("Export everything")}</button>
       </form>
+      {asks && !hasPassword && <SignInAgain />}
     </section>
   );
 }
@@ -140,10 +143,11 @@ function Evaluation(): JSX.Element {
 }
 
 function Leaving(): JSX.Element {
+  const hasPassword = account.value?.signIn?.password !== false;
   const [password, setPassword] = useState("");
   const leave = () =>
     attempt(async () => {
-      await call("DELETE", "/v1/me", { password });
+      await call("DELETE", "/v1/me", hasPassword ? { password } : {});
       forgetPerson();
       location.replace("/");
     });
@@ -155,10 +159,22 @@ function Leaving(): JSX.Element {
         event.preventDefault();
         void leave();
       }}>
-        <PasswordField value={password} change={setPassword} />
-        <button type="submit" class="button is-danger" disabled={password === ""}>{t("Delete for good")}</button>
+        {hasPassword && <PasswordField value={password} change={setPassword} />}
+        <button type="submit" class="button is-danger" disabled={hasPassword && password === ""}>{t("Delete for good")}</button>
       </form>
+      {!hasPassword && <SignInAgain />}
     </details>
+  );
+}
+
+/** What an account without a password proves itself with. */
+function SignInAgain(): JSX.Element {
+  const ways = account.value?.signIn?.providers.filter((one) => one.start !== null) ?? [];
+  return (
+    <p class="hint">
+      {t("Your account has no password: this works within five minutes of a sign-in.")}{" "}
+      {ways.map((one) => <a key={one.name} href={one.start!}>{t("Sign in again with {title}", { title: one.title })}</a>)}
+    </p>
   );
 }
 

@@ -3,6 +3,7 @@ import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { call } from "../../api";
 import { day, moment, t } from "../../i18n";
+import { account } from "../../state/session";
 import { toast } from "../../state/toasts";
 import type { OpenSession } from "../../wire";
 import { attempt } from "./attempt";
@@ -25,6 +26,7 @@ export function Sessions(): JSX.Element {
     <section>
       <h3>{t("Sessions")}</h3>
       <p class="hint">{t("The browsers that are signed in to your account. If you do not know one, sign it out.")}</p>
+      <SignsInBy />
       <ul class="keys">
         {sessions?.map((one) => (
           <li key={one.id}>
@@ -41,4 +43,12 @@ export function Sessions(): JSX.Element {
       )}
     </section>
   );
+}
+
+/** By what one signs in to this account. */
+function SignsInBy(): JSX.Element | null {
+  const by = account.value?.signIn;
+  if (by === undefined) return null;
+  const names = [...(by.password ? [t("a password")] : []), ...by.providers.map((one) => one.title)];
+  return names.length === 0 ? null : <p class="hint">{t("You sign in by: {ways}", { ways: names.join(", ") })}</p>;
 }

@@ -65,6 +65,8 @@ SELECT count(*) AS orders FROM removed;
 -- The user with all that he has a name and a password by, leaving a mark of the name.
 WITH gone AS (
   DELETE FROM users WHERE id = :id RETURNING id
+), identities_gone AS (
+  DELETE FROM identities WHERE user_id = :id
 ), sessions_gone AS (
   DELETE FROM sessions WHERE user_id = :id
 ), links_gone AS (

@@ -57,6 +57,10 @@ INSERT INTO departed (id, name_mark, left_at) VALUES (:id, :name_mark, :now);
 -- The user with all that he has a name and a password by.
 DELETE FROM users WHERE id = :id;
 
+-- name: delete_identities
+-- All that a user signs in by at providers.
+DELETE FROM identities WHERE user_id = :id;
+
 -- name: delete_sessions
 -- Every session of a user.
 DELETE FROM sessions WHERE user_id = :id;

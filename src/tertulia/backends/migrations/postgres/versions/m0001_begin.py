@@ -100,6 +100,17 @@ _TABLES = (
     )
     """,
     "CREATE INDEX users_evaluation ON users (id) WHERE evaluation",
+    # Who signs in by a provider: known by issuer and subject, and by nothing else.
+    """
+    CREATE TABLE identities (
+      issuer TEXT COLLATE "C" NOT NULL,
+      subject TEXT COLLATE "C" NOT NULL,
+      user_id TEXT COLLATE "C" NOT NULL,
+      created_at DOUBLE PRECISION NOT NULL,
+      PRIMARY KEY (issuer, subject)
+    )
+    """,
+    "CREATE INDEX identities_user ON identities (user_id)",
     """
     CREATE TABLE sessions (
       token_hash TEXT COLLATE "C" PRIMARY KEY,

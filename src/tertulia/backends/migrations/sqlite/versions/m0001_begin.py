@@ -26,6 +26,17 @@ _TABLES = (
     ) WITHOUT ROWID
     """,
     "CREATE INDEX users_evaluation ON users (id) WHERE evaluation = 1",
+    # Who signs in by a provider: known by issuer and subject, and by nothing else.
+    """
+    CREATE TABLE identities (
+      issuer TEXT NOT NULL,
+      subject TEXT NOT NULL,
+      user_id TEXT NOT NULL,
+      created_at REAL NOT NULL,
+      PRIMARY KEY (issuer, subject)
+    ) WITHOUT ROWID
+    """,
+    "CREATE INDEX identities_user ON identities (user_id)",
     """
     CREATE TABLE sessions (
       token_hash TEXT PRIMARY KEY,
