@@ -69,6 +69,14 @@ test("what has arrived is on screen within a second", () => {
   expect(advance(pace, 1_350).shown).toBe(700);
 });
 
+test("text that comes bit by bit is shown almost as soon as it comes, and sentences word by word", () => {
+  let [bits, sentences] = [START, START];
+  for (let now = 0; now <= 2_000; now += 20) bits = arrive(bits, now / 2, now);
+  for (let now = 0; now <= 6_000; now += 600) sentences = arrive(sentences, now / 2, now);
+  expect(bits.total - bits.shown).toBeLessThan(100); // a fifth of a second of it
+  expect(sentences.total - advance(sentences, 6_600).shown).toBeGreaterThan(50); // no pause before the next one
+});
+
 test("a short rest is not stretched over the whole second", () => {
   expect(advance(arrive(START, 3, 0), 100).shown).toBe(3);
 });

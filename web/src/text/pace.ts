@@ -4,6 +4,9 @@
  */
 
 const LAG_MS = 900; // what has arrived is on screen within this time
+const LEAST_LAG_MS = 150; // and not at once, so that words that come one by one still flow
+const LAG_GAPS = 1.5; // of the times between two arrivals: sentences come rarely, single tokens need not wait
+const FADE = 0.8;
 const SLOWEST = 0.03; // characters per millisecond: slower than this looks like a fault
 const WORD = 24; // longer runs without a space (code, Chinese) are cut anywhere
 
@@ -12,15 +15,19 @@ export interface Pace {
   total: number;
   rate: number; // characters per millisecond
   atMs: number;
+  grewMs: number; // when text came last
+  gapMs: number; // how far apart it comes lately, at most
 }
 
-export const START: Pace = { shown: 0, total: 0, rate: SLOWEST, atMs: 0 };
+export const START: Pace = { shown: 0, total: 0, rate: SLOWEST, atMs: 0, grewMs: 0, gapMs: LAG_MS };
 
 /** More text has arrived. */
 export function arrive(pace: Pace, total: number, nowMs: number): Pace {
   const now = total < pace.shown ? { ...START, atMs: nowMs } : advance(pace, nowMs);
   if (total === now.total) return now;
-  return { ...now, total, rate: Math.max(SLOWEST, (total - now.shown) / LAG_MS) };
+  const gapMs = Math.max(nowMs - now.grewMs, FADE * now.gapMs);
+  const lagMs = Math.min(LAG_MS, Math.max(LEAST_LAG_MS, LAG_GAPS * gapMs));
+  return { ...now, total, grewMs: nowMs, gapMs: Math.min(LAG_MS, gapMs), rate: Math.max(SLOWEST, (total - now.shown) / lagMs) };
 }
 
 const BEAT_MS = 12; // every other frame is free for scrolling
