@@ -94,7 +94,7 @@ test("the cut is at a word and never inside a character", () => {
 
 test("what was quick to draw needs a short rest, and no rest looks like a fault", () => {
   expect(restMs(17)).toBe(12);
-  expect(restMs(34)).toBe(136);
+  expect(restMs(34)).toBe(170);
   expect(restMs(5_000)).toBe(250);
 });
 

@@ -5,7 +5,7 @@
 
 const LAG_MS = 900; // what has arrived is on screen within this time
 const LEAST_LAG_MS = 150; // and not at once, so that words that come one by one still flow
-const LAG_GAPS = 1.5; // of the times between two arrivals: sentences come rarely, single tokens need not wait
+const LAG_GAPS = 1.2; // of the times between two arrivals: sentences come rarely, single tokens need not wait
 const FADE = 0.8;
 const SLOWEST = 0.03; // characters per millisecond: slower than this looks like a fault
 const WORD = 24; // longer runs without a space (code, Chinese) are cut anywhere
@@ -19,7 +19,7 @@ export interface Pace {
   gapMs: number; // how far apart it comes lately, at most
 }
 
-export const START: Pace = { shown: 0, total: 0, rate: SLOWEST, atMs: 0, grewMs: 0, gapMs: LAG_MS };
+export const START: Pace = { shown: 0, total: 0, rate: SLOWEST, atMs: 0, grewMs: 0, gapMs: LAG_MS / FADE };
 
 /** More text has arrived. */
 export function arrive(pace: Pace, total: number, nowMs: number): Pace {
@@ -32,7 +32,7 @@ export function arrive(pace: Pace, total: number, nowMs: number): Pace {
 
 const BEAT_MS = 12; // every other frame is free for scrolling
 const QUICK_MS = 20; // it took no frame but its own
-const REST_TIMES = 4;
+const REST_TIMES = 5;
 const LONGEST_REST_MS = 250; // longer looks like a fault
 
 /** How long to wait after a change, when it took so long until the next frame: script, layout and paint together. */
