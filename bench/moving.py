@@ -46,15 +46,6 @@ ANA: Final = User("u_ana", "ana", "user", "plus", None, 1.0)
 BEN: Final = User("u_ben", "ben", "user", "plus", None, 1.0)
 
 
-class Words:
-    """Counts as fast as a tokenizer would at best: what is measured is everything else."""
-
-    name = "words"
-
-    def encode(self, text: str) -> tuple[int, ...]:
-        return (0,) * (len(text) // 4)
-
-
 def node(name: str, parent: str | None, n: int) -> dict[str, Any]:
     said = {
         "author": {"role": "assistant" if n % 2 else "user"},

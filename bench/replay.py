@@ -40,8 +40,8 @@ FIT_PERCENT = (35, 65)
 SHOWN_PERCENT = (50, 80, 120)
 IN_TIME = 3  # times what half the load waits in the middle: beyond that a first token is late
 WITHIN = 0.15
-# A piece of work of some milliseconds that the machine's speed is known by, like that of an engine:
-# numbers from memory, multiplied. How often, and over how many looks.
+# A piece of work of a millisecond or so that the machine's speed is known by, like that of an
+# engine: numbers from memory, multiplied. How often, and over how many looks.
 PROBE, PROBE_TIMES, LOOK_S, PROBES = 1_000_000, 8, 0.25, 5
 PROMPT, ANSWER = (40, 400), (20, 120)  # tokens, evenly
 

@@ -1,4 +1,5 @@
-"""Sockets to listen on: the gateway's, an engine's, or one that only shows whether a port is free.
+"""Sockets to listen on: the gateway's, an engine's, or one that only shows whether a port is free;
+and which addresses are those of the machine itself.
 
 An inherited socket outlives a crash of the process that listens, so that clients wait a moment
 instead of being turned away.
@@ -6,6 +7,7 @@ instead of being turned away.
 
 from __future__ import annotations
 
+import ipaddress
 import secrets
 import socket
 from dataclasses import dataclass
@@ -73,3 +75,12 @@ def free_port() -> int:
         except OSError:
             continue
     raise OSError(f"no free port was found in {_PORTS_TRIED} tries")
+
+
+def is_loopback(url: str) -> bool:
+    """Whether this names the machine itself."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

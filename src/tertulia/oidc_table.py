@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Final, Literal
@@ -11,6 +10,7 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from tertulia.core.identities import EVERYBODY
+from tertulia.listening import is_loopback
 from tertulia.plan_tables import Table
 
 # The name is a part of an address and of a cookie's name.
@@ -64,7 +64,7 @@ class OidcTable(Table):
         parts = web_address(issuer)
         if parts.query or parts.fragment:
             raise ValueError("must be an address without a query")
-        if parts.scheme != "https" and not _is_loopback(parts.hostname or ""):
+        if parts.scheme != "https" and not is_loopback(issuer):
             raise ValueError("must begin with https://, unless the provider is on this machine")
         return issuer
 
@@ -134,10 +134,3 @@ def misfits(
         yield "server.public_url: must say where people open the page, as providers send them there"
     elif public_url.startswith("https:") and not secure_cookies:
         yield "server.secure_cookies: must be true where server.public_url begins with https"
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

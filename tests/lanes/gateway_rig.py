@@ -330,7 +330,7 @@ async def rig(
         pumping = tasks.create_task(pump_batches(desk))
         carrying = tasks.create_task(carry_imports(desk))
         try:
-            async with _served(app) as url:
+            async with served(app) as url:
                 here = Rig(app, desk, backend, replicas, url, worker, leases, working)
                 try:
                     yield here
@@ -416,7 +416,7 @@ def with_budget(units: int) -> dict[str, Plan]:
 
 
 @asynccontextmanager
-async def _served(app: ASGIApp) -> AsyncIterator[str]:
+async def served(app: ASGIApp) -> AsyncIterator[str]:
     """uvicorn's protocol without uvicorn's main loop, whose ticks would cost each test 0.2 s."""
     config = Config(app, log_level="critical", lifespan="off", access_log=False)
     config.load()

@@ -15,7 +15,7 @@ from tertulia.backends.openid.asking import ALL_S
 from tertulia.core.identities import AccountRules
 from tertulia.gateway.desk import Desk, SignOn
 from tertulia.gateway.single_sign_on import callback_path
-from tests.lanes.gateway_rig import RULES, Rig, _served, rig
+from tests.lanes.gateway_rig import RULES, Rig, rig, served
 from tests.openid_provider import CLIENT_ID, CLIENT_SECRET, FakeProvider
 
 PUBLIC = "http://chat.example.org"
@@ -90,7 +90,7 @@ class SignOnRig:
 async def sign_on_rig(rules: AccountRules = ADMITTED, **more: Any) -> AsyncIterator[SignOnRig]:
     """A gateway with the provider `work`, until the block ends."""
     provider, clock = FakeProvider(redirect_uri=PUBLIC + CALLBACK), MovedClock()
-    async with _served(provider.app) as url:
+    async with served(provider.app) as url:
         provider.url = url
         ours = Registration(
             url, CLIENT_ID, CLIENT_SECRET, provider.redirect_uri, ("openid", "email", "profile")

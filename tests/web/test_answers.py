@@ -32,6 +32,7 @@ async def test_a_reload_in_mid_answer_begins_at_the_first_word(person: Person) -
     await person.page.reload()
     # On a busy machine it may have ended meanwhile.
     await expect(person.last.locator(".prose")).to_contain_text(begun[:20])
+    assert (await person.shown())[:20] == begun[:20]
     await person.ended()
     await person.matches_store()
     await expect(person.replies).to_have_count(1)

@@ -12,7 +12,7 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 
 from tests.e2e.processes import Service, fake_service
-from tests.lanes.gateway_rig import _served
+from tests.lanes.gateway_rig import served
 from tests.openid_provider import CLIENT_ID, CLIENT_SECRET, FakeProvider
 from tests.web.conftest import PLANS, running
 from tests.web.person import STEP_S, profile
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 async def provider() -> AsyncIterator[FakeProvider]:
     made = FakeProvider()
-    async with _served(made.app) as url:
+    async with served(made.app) as url:
         made.url = url
         yield made
 

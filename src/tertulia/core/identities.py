@@ -16,7 +16,7 @@ from tertulia.core.plans import FREE
 from tertulia.core.types import User
 
 # A name can be written in a log, a header and a mention: letters, digits and these.
-NAME_MARKS: Final = frozenset("._-@")
+_NAME_MARKS: Final = frozenset("._-@")
 _NAME_CHARS: Final = 64
 _SHORTEST_NAME: Final = 2
 # Room for what makes a name the only one.
@@ -102,6 +102,12 @@ def is_admitted(claims: Mapping[str, Any], rules: AccountRules) -> bool:
     return bool(local and at) and domain.casefold() in rules.admit
 
 
+def is_name(text: str) -> bool:
+    """Whether an account can be called so."""
+    is_long_enough = _SHORTEST_NAME <= len(text) <= _NAME_CHARS
+    return is_long_enough and all(c.isalnum() or c in _NAME_MARKS for c in text)
+
+
 def names_for(claims: Mapping[str, Any], tail: str) -> tuple[str, ...]:
     """Names for a new account, the best first; the last is made the only one by `tail`."""
     base = next(filter(None, map(_clean, _wishes(claims))), "person")
@@ -155,6 +161,6 @@ def _wishes(claims: Mapping[str, Any]) -> Iterable[str]:
 
 def _clean(wish: str) -> str | None:
     spaced = unicodedata.normalize("NFKC", wish[: 4 * _NAME_CHARS]).split()
-    letters = "".join(c for c in ".".join(spaced) if c.isalnum() or c in NAME_MARKS)
-    name = letters[:_BASE_CHARS].strip("".join(NAME_MARKS))
+    letters = "".join(c for c in ".".join(spaced) if c.isalnum() or c in _NAME_MARKS)
+    name = letters[:_BASE_CHARS].strip("".join(_NAME_MARKS))
     return name if len(name) >= _SHORTEST_NAME else None

@@ -9,7 +9,7 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tertulia.core.identities import NAME_MARKS
+from tertulia.core.identities import is_name
 from tertulia.core.plans import FREE
 from tertulia.core.types import User
 from tertulia.gateway.addresses import address_of
@@ -134,7 +134,7 @@ async def logout(request: Request, front: AtFront) -> Response:
 def plain_name(name: str) -> str:
     """The name in its one written form; Problem when it holds anything but letters and marks."""
     plain = unicodedata.normalize("NFKC", name)
-    if not 2 <= len(plain) <= 64 or not all(c.isalnum() or c in NAME_MARKS for c in plain):
+    if not is_name(plain):
         raise invalid("name", "A name is 2 to 64 letters, digits, dots, dashes, _ or @.")
     return plain
 

@@ -20,6 +20,8 @@ _TUPLES: Final[dict[type, Any]] = {
 }
 # As many tags are near anyway.
 _NEAR: Final = 50_000
+# Above this a list costs Python's collector more than it saves its readers.
+_LONG: Final = 50_000
 
 
 def has_numba() -> bool:
@@ -48,7 +50,7 @@ class Machine:
             return np.zeros(n, np.float64)
         # Python's collector looks through a list each time, and would take a third of the loop's
         # time with a million of them; a short list is the quickest to read.
-        return array("d", bytes(8 * n)) if n > _NEAR else [0.0] * n
+        return array("d", bytes(8 * n)) if n > _LONG else [0.0] * n
 
     def given(self, values: Any) -> Any:
         """An array as the loop takes it."""

@@ -14,6 +14,9 @@ export const offline = signal(false);
 /** What is shown at all times: the budget that would refuse a message first. */
 export const tightestBudget = computed(() => tightest(account.value?.budgets ?? []));
 
+/** False for those who sign in by providers alone. */
+export const hasPassword = computed(() => account.value?.signIn?.password !== false);
+
 /** Why a provider's sign-in came to nothing, by the word that the gateway puts behind `#refused=`. */
 const REFUSALS: Readonly<Record<string, string>> = {
   expired: k("This sign-in took too long or was begun in another browser. Begin again."),
@@ -30,7 +33,7 @@ whenSignedOut(() => {
   account.value = null;
 });
 
-/** How one may sign in besides by a password; none until the answer, and none where it fails. */
+/** How one may sign in besides by a password. */
 export async function fetchWays(): Promise<SignInWays> {
   return await call<SignInWays>("GET", "/v1/auth/ways");
 }

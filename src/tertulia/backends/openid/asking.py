@@ -6,17 +6,16 @@ No redirect is followed, so that a provider's answer leads this machine nowhere 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cached_property
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import httpx2
 from authlib.integrations.httpx_client import AsyncOAuth2Client
 
+from tertulia.listening import is_loopback
 from tertulia.ports_of_identities import ProviderAway
 
 # A person waits for it, and a provider that is well answers within a second.
@@ -111,15 +110,6 @@ async def fetched(client: AsyncOAuth2Client, url: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ProviderAway("its answer is no JSON object")
     return value
-
-
-def is_loopback(url: str) -> bool:
-    """Whether this names the machine itself."""
-    host = urlsplit(url).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 async def _bound(response: httpx2.Response) -> None:

@@ -17,7 +17,8 @@ from urllib.parse import urlsplit
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
-from tertulia.backends.openid.asking import Asking, fetched, is_loopback
+from tertulia.backends.openid.asking import Asking, fetched
+from tertulia.listening import is_loopback
 from tertulia.ports import Clock
 from tertulia.ports_of_identities import ProviderAway
 

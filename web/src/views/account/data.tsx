@@ -5,7 +5,7 @@ import { call, Refused } from "../../api";
 import { number, t } from "../../i18n";
 import { forgetPerson } from "../../state/memory";
 import { cancelImport, exporting, fetchExport, followImport, hasEnded, importFile, lastImport, uploading } from "../../state/moving";
-import { account } from "../../state/session";
+import { account, hasPassword } from "../../state/session";
 import { toast } from "../../state/toasts";
 import type { ImportReport } from "../../wire";
 import { attempt } from "./attempt";
@@ -22,9 +22,8 @@ export function Data(): JSX.Element {
 }
 
 function Export(): JSX.Element {
-  const hasPassword = account.value?.signIn?.password !== false;
   const [asks, setAsks] = useState(false);
-  const asksPassword = asks && hasPassword;
+  const asksPassword = asks && hasPassword.value;
   const [password, setPassword] = useState("");
   const state = exporting.value;
   const start = async () => {
@@ -49,7 +48,7 @@ function Export(): JSX.Element {
         {asksPassword && <PasswordField value={password} change={setPassword} />}
         <button type="submit" class="button" disabled={state !== null || (asksPassword && password === "")}>{t("Export everything")}</button>
       </form>
-      {asks && !hasPassword && <SignInAgain />}
+      {asks && !hasPassword.value && <SignInAgain />}
     </section>
   );
 }
@@ -143,11 +142,10 @@ function Evaluation(): JSX.Element {
 }
 
 function Leaving(): JSX.Element {
-  const hasPassword = account.value?.signIn?.password !== false;
   const [password, setPassword] = useState("");
   const leave = () =>
     attempt(async () => {
-      await call("DELETE", "/v1/me", hasPassword ? { password } : {});
+      await call("DELETE", "/v1/me", hasPassword.value ? { password } : {});
       forgetPerson();
       location.replace("/");
     });
@@ -159,10 +157,10 @@ function Leaving(): JSX.Element {
         event.preventDefault();
         void leave();
       }}>
-        {hasPassword && <PasswordField value={password} change={setPassword} />}
-        <button type="submit" class="button is-danger" disabled={hasPassword && password === ""}>{t("Delete for good")}</button>
+        {hasPassword.value && <PasswordField value={password} change={setPassword} />}
+        <button type="submit" class="button is-danger" disabled={hasPassword.value && password === ""}>{t("Delete for good")}</button>
       </form>
-      {!hasPassword && <SignInAgain />}
+      {!hasPassword.value && <SignInAgain />}
     </details>
   );
 }

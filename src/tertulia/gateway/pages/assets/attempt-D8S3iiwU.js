@@ -1,1 +1,0 @@
-import{M as e,y as t}from"./index-C2n9MKAC.js";async function n(n){try{return await n(),!0}catch(n){return t(e(n),`bad`),!1}}export{n as t};
