@@ -13,6 +13,7 @@ from tertulia.core.identities import (
     changes_by_claims,
     inside,
     is_admitted,
+    is_name,
     names_for,
 )
 from tertulia.core.types import User
@@ -118,9 +119,26 @@ def test_a_new_account_is_called_as_the_provider_calls_it(
 
 @given(st.dictionaries(st.sampled_from(["preferred_username", "email", "name"]), st.text()))
 def test_every_name_is_one_that_a_person_could_register(claims: dict[str, Any]) -> None:
-    for name in names_for(claims, "9f3a"):
-        assert 2 <= len(name) <= 64
-        assert all(c.isalnum() or c in "._-@" for c in name)
+    assert all(map(is_name, names_for(claims, "9f3a")))
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [
+        ("an", True),
+        ("ana.lopez-2_b@example.org", True),
+        ("李小龍", True),
+        ("x" * 64, True),
+        ("x" * 65, False),
+        ("a", False),
+        ("", False),
+        ("ana maria", False),
+        ("ana\n", False),
+        ("<i>", False),
+    ],
+)
+def test_a_name_is_letters_digits_and_four_marks(text: str, is_one: bool) -> None:
+    assert is_name(text) == is_one
 
 
 @pytest.mark.parametrize(

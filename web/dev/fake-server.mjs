@@ -74,7 +74,7 @@ const HOSTILE = `Text <script>globalThis.broken=1</script> <img src=https://cana
 
 $$\\href{javascript:globalThis.broken=9}{x} \\htmlStyle{background:url(https://canary.example/7)}{y} \\includegraphics{https://canary.example/8}$$
 
-Prices: $1.50 and $3, \\(a^2\\) is maths. \u202Eright to left\u202C end.`;
+Prices: $1.50 and $3, \\(a^2\\) is maths, \\(\\frac{1\\) is none. \u202Eright to left\u202C end.`;
 const FLOOD = Array.from({ length: 22 }, (_, i) => `${ANSWER}\n\nPart ${i}.\n\n`).join("").slice(0, 22_000);
 
 seed();

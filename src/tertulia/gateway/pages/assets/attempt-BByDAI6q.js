@@ -1,1 +1,0 @@
-import{N as e,y as t}from"./index-Canvg6HS.js";async function n(n){try{return await n(),!0}catch(n){return t(e(n),`bad`),!1}}export{n as t};
