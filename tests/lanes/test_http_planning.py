@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -45,6 +45,11 @@ async def planned(
 
     async with rig(change_desk=change) as here:
         yield here, await here.user("root", role="admin")
+
+
+def watched(admin: httpx2.AsyncClient) -> AbstractAsyncContextManager[httpx2.Response]:
+    """The usual simulation; on a busy machine it may be long until something is told."""
+    return admin.stream("POST", "/v1/admin/simulation", json=USUAL, timeout=LONG_S)
 
 
 def players() -> list[str]:
@@ -125,7 +130,7 @@ async def test_without_the_policies_more_people_wait_in_vain() -> None:
 
 async def test_a_simulation_ends_as_soon_as_nobody_reads_it() -> None:
     async with planned(Endless()) as (here, admin), asyncio.timeout(LONG_S):
-        async with admin.stream("POST", "/v1/admin/simulation", json=USUAL) as answer:
+        async with watched(admin) as answer:
             lines = answer.aiter_lines()
             await anext(lines)
             assert len(players()) == 1
@@ -139,7 +144,7 @@ async def test_a_simulation_ends_as_soon_as_nobody_reads_it() -> None:
 
 async def test_a_gateway_that_leaves_ends_its_simulation() -> None:
     async with planned(Endless()) as (here, admin), asyncio.timeout(LONG_S):
-        async with admin.stream("POST", "/v1/admin/simulation", json=USUAL) as answer:
+        async with watched(admin) as answer:
             lines = answer.aiter_lines()
             await anext(lines)
             here.desk.streams.draining = True
